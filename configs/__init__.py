@@ -1,0 +1,1 @@
+"""Recipes in YAML, their schema, and the one place that reads them."""

@@ -1,0 +1,15 @@
+"""The one kind of error that is the user's to mend."""
+
+
+class InputError(Exception):
+    """Bad input, told in one line: where it is, what is wrong, and the mend.
+
+    Entry points print it and leave with exit code 2; ``--debug`` shows the traceback.
+    """
+
+    def __init__(self, place, problem, mend=None):
+        self.place, self.problem, self.mend = str(place), problem, mend
+        message = f"{place}: {problem}"
+        if mend:
+            message += f"; {mend}"
+        super().__init__(" ".join(message.split()))

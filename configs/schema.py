@@ -1,0 +1,225 @@
+"""Every key that a YAML file may hold: its type, its default and what it means.
+
+Recipes change ``train``, machines change ``run``; ``model`` and ``data`` say what is
+trained on what. Nothing in ``model``, ``data`` or ``train`` mentions a device.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import List, Literal, Optional
+
+from configs.errors import InputError
+
+REQUIRED = dataclasses.MISSING
+
+
+def option(default, meaning):
+    """A field with its docstring; ``REQUIRED`` as default makes the YAML state it."""
+    metadata = {"meaning": meaning}
+    if isinstance(default, list):
+        return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The network and the vocabulary that it speaks."""
+
+    architecture: Literal["bert", "ernie"] = option(
+        REQUIRED, "bert, or ernie (which may add task-type embeddings).")
+    vocabulary: str = option(
+        REQUIRED, "Vocabulary file, a token a line or token<TAB>id; relative to the project.")
+    lower_case: bool = option(True, "Lower-case and strip accents before WordPiece.")
+    vocab_size: int = option(
+        REQUIRED, "Rows of the word embedding; may exceed the vocabulary (padding for hardware).")
+    hidden_size: int = option(768, "Width of a token's vector.")
+    num_hidden_layers: int = option(12, "Transformer layers.")
+    num_attention_heads: int = option(12, "Attention heads a layer; divides hidden_size.")
+    intermediate_size: int = option(3072, "Width of the feed-forward layer.")
+    hidden_act: Literal["gelu", "gelu_new", "relu"] = option(
+        "gelu", "Activation: gelu (exact), gelu_new (tanh approximation) or relu.")
+    hidden_dropout_prob: float = option(0.1, "Dropout on embeddings and on each sublayer.")
+    attention_probs_dropout_prob: float = option(0.1, "Dropout on attention probabilities.")
+    max_position_embeddings: int = option(512, "Longest sequence in tokens.")
+    type_vocab_size: int = option(2, "Rows of the token-type (segment) embedding.")
+    task_type_vocab_size: int = option(
+        0, "Rows of ERNIE's task-type embedding; 0 leaves it out.")
+    layer_norm_eps: float = option(
+        1e-12, "Layer-norm epsilon: 1e-12 in BERT, 1e-5 in ERNIE, 1e-3 in Graphcore's recipes.")
+    initializer_range: float = option(
+        0.02, "Standard deviation of the truncated normal that weights start from.")
+
+    def check(self):
+        _positive(self, "model", "vocab_size", "hidden_size", "num_hidden_layers",
+                  "num_attention_heads", "intermediate_size", "max_position_embeddings",
+                  "type_vocab_size", "layer_norm_eps", "initializer_range")
+        _probability(self, "model", "hidden_dropout_prob", "attention_probs_dropout_prob")
+        if self.hidden_size % self.num_attention_heads:
+            raise InputError(
+                "model.num_attention_heads",
+                f"{self.num_attention_heads} heads do not divide hidden_size {self.hidden_size}",
+                "choose a divisor")
+        if self.task_type_vocab_size < 0:
+            raise InputError("model.task_type_vocab_size", "is negative", "write 0 or more")
+        if self.architecture == "bert" and self.task_type_vocab_size:
+            raise InputError("model.task_type_vocab_size", "BERT has no task-type embedding",
+                             "write 0, or architecture: ernie")
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Where the text comes from and how it becomes rows."""
+
+    sources: List[str] = option(
+        [], "Text files or globs for prepare_data.py: a sentence a line, blank line between "
+            "documents, .gz allowed.")
+    directory: str = option(
+        "prepared", "Folder of prepared shards: prepare_data.py writes it, training reads it.")
+    held_out_share: float = option(
+        0.05, "Share of the documents that is kept out of training and used in evaluation.")
+    sequence_length: int = option(128, "Slots of a row, special tokens included.")
+    max_predictions: int = option(20, "Most masked tokens in a row; the first slots of the row.")
+    masked_lm_probability: float = option(0.15, "Share of a row's tokens that is masked.")
+    short_sequence_probability: float = option(
+        0.1, "Share of samples cut to a random shorter length, as in BERT.")
+    pair_objective: Literal["nsp", "sop", "none"] = option(
+        "nsp", "Second objective: next sentence (BERT), sentence order (ERNIE), or none.")
+
+    def check(self):
+        _positive(self, "data", "sequence_length", "max_predictions", "masked_lm_probability")
+        _probability(self, "data", "held_out_share", "masked_lm_probability",
+                     "short_sequence_probability")
+        if self.max_predictions + 4 > self.sequence_length:
+            raise InputError(
+                "data.max_predictions",
+                f"{self.max_predictions} predictions do not fit a row of "
+                f"{self.sequence_length} slots", "lower it or lengthen data.sequence_length")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """The recipe: what is done to the weights, the same on every machine."""
+
+    seed: int = option(42, "Seed of weights, order, pairs, masks and dropout.")
+    steps: int = option(REQUIRED, "Weight updates of the whole run.")
+    global_batch_size: int = option(REQUIRED, "Rows a weight update.")
+    optimizer: Literal["adamw", "lamb"] = option(
+        "adamw", "adamw (decoupled decay) or lamb (layer-wise trust ratio).")
+    learning_rate: float = option(REQUIRED, "Peak learning rate, reached after the warm-up.")
+    warmup_steps: int = option(0, "Updates of linear warm-up; linear decay to 0 follows.")
+    weight_decay: float = option(0.01, "Decoupled weight decay.")
+    decay_all_parameters: bool = option(
+        False, "Decay biases and layer norms too, as Graphcore's LAMB recipes do.")
+    beta1: float = option(0.9, "Decay of the first moment.")
+    beta2: float = option(0.999, "Decay of the second moment.")
+    epsilon: float = option(1e-6, "Added to the root of the second moment.")
+    bias_correction: bool = option(
+        True, "Correct the moments' start at zero; false is Graphcore's LAMB.")
+    max_gradient_norm: float = option(
+        1.0, "Clip the gradient to this global norm; 0 does not clip.")
+    log_every: int = option(10, "Updates between two lines of metrics.")
+    evaluate_every: int = option(0, "Updates between evaluations; 0 evaluates at the end only.")
+    evaluation_rows: int = option(512, "Held-out rows of an evaluation.")
+    save_every: int = option(1000, "Updates between checkpoints; the last one is always saved.")
+    initial_weights: Optional[str] = option(
+        None, "Checkpoint folder to start from, e.g. phase 1's for phase 2; null starts anew.")
+
+    def check(self):
+        _positive(self, "train", "steps", "global_batch_size", "learning_rate", "epsilon",
+                  "log_every", "evaluation_rows", "save_every")
+        _not_negative(self, "train", "seed", "warmup_steps", "weight_decay",
+                      "max_gradient_norm", "evaluate_every")
+        for key in ("beta1", "beta2"):
+            if not 0 <= getattr(self, key) < 1:
+                raise InputError(f"train.{key}", f"{getattr(self, key)} is outside [0, 1)",
+                                 "write e.g. 0.9")
+        if self.optimizer == "adamw" and not self.bias_correction:
+            raise InputError("train.bias_correction", "false is offered for lamb only",
+                             "write true, or optimizer: lamb")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """The machine: how the same recipe is laid on it."""
+
+    device: Literal["cpu", "gpu"] = option("cpu", "What computes.")
+    micro_batch_size: int = option(REQUIRED, "Rows that are computed at once.")
+    replicas: int = option(
+        1, "Copies of the model that share a global batch; the local engine computes them in turn.")
+    accumulation_steps: Optional[int] = option(
+        None, "Micro batches a replica adds up before an update; null derives it.")
+    threads: Optional[int] = option(None, "CPU threads; null takes every core it may use.")
+    peak_flops: Optional[float] = option(
+        None, "FLOP/s of the machine, for the mfu figure; null measures a matrix product at start.")
+
+    def check(self):
+        _positive(self, "run", "micro_batch_size", "replicas", "accumulation_steps",
+                  "threads", "peak_flops")
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole resolved recipe."""
+
+    model: ModelConfig
+    data: DataConfig
+    train: TrainConfig
+    run: RunConfig
+
+    @property
+    def accumulation_steps(self):
+        """Micro batches a replica adds up before a weight update."""
+        return self.train.global_batch_size // (self.run.micro_batch_size * self.run.replicas)
+
+    def check(self):
+        """Raise InputError where values contradict one another."""
+        for section in (self.model, self.data, self.train, self.run):
+            section.check()
+        self._check_batch_arithmetic()
+        if self.data.sequence_length > self.model.max_position_embeddings:
+            raise InputError(
+                "data.sequence_length",
+                f"{self.data.sequence_length} tokens, but model.max_position_embeddings is "
+                f"{self.model.max_position_embeddings}", "shorten the rows or take another model")
+
+    def _check_batch_arithmetic(self):
+        train, run = self.train, self.run
+        together = run.micro_batch_size * run.replicas
+        if train.global_batch_size % together:
+            raise InputError(
+                "train.global_batch_size",
+                f"{train.global_batch_size} is no multiple of run.micro_batch_size "
+                f"{run.micro_batch_size} x run.replicas {run.replicas}",
+                "change one of the three")
+        if run.accumulation_steps not in (None, self.accumulation_steps):
+            raise InputError(
+                "run.accumulation_steps",
+                f"micro batch {run.micro_batch_size} x accumulation {run.accumulation_steps} x "
+                f"replicas {run.replicas} = {together * run.accumulation_steps}, but "
+                f"train.global_batch_size is {train.global_batch_size}",
+                f"write {self.accumulation_steps}, or null to derive it")
+
+
+SECTIONS = {"model": ModelConfig, "data": DataConfig, "train": TrainConfig, "run": RunConfig}
+
+
+def _numbers(section, keys):
+    return [(key, getattr(section, key)) for key in keys if getattr(section, key) is not None]
+
+
+def _positive(section, name, *keys):
+    for key, value in _numbers(section, keys):
+        if not value > 0:
+            raise InputError(f"{name}.{key}", f"{value} is not positive", "write more than 0")
+
+
+def _not_negative(section, name, *keys):
+    for key, value in _numbers(section, keys):
+        if not value >= 0:
+            raise InputError(f"{name}.{key}", f"{value} is negative", "write 0 or more")
+
+
+def _probability(section, name, *keys):
+    for key, value in _numbers(section, keys):
+        if not 0 <= value < 1:
+            raise InputError(f"{name}.{key}", f"{value} is outside [0, 1)", "write a share")

@@ -1,0 +1,101 @@
+"""The transformer layer (Vaswani et al. 2017, post-norm as in BERT) and the pooler."""
+
+import paddle
+import paddle.nn.functional as F
+from paddle import nn
+
+from models.operators import ACTIVATIONS
+
+# Far below any score, yet finite in float16, so that masked attention is exactly 0.
+MASKED_SCORE = -10000.0
+
+
+class SelfAttention(nn.Layer):
+    """Multi-head attention inside each sequence of a row, with its output projection."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.num_heads = config.num_attention_heads
+        self.head_size = config.hidden_size // config.num_attention_heads
+        self.query = nn.Linear(config.hidden_size, config.hidden_size)
+        self.key = nn.Linear(config.hidden_size, config.hidden_size)
+        self.value = nn.Linear(config.hidden_size, config.hidden_size)
+        self.output = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
+
+    def forward(self, hidden, membership):
+        """Attend among equal sequence ids.
+
+        Args:
+            hidden: ``[batch, sequence, hidden]``.
+            membership: ``[batch, k, sequence]``, see ``Embeddings``.
+
+        Returns:
+            ``[batch, sequence, hidden]``.
+
+        The mask rides inside the product of queries and keys: a query of sequence j has a
+        1 in extra column j, and a key has there 0 if it belongs to j and MASKED_SCORE if not.
+        Equal ids add exactly 0, others MASKED_SCORE, and no mask is broadcast over heads.
+        """
+        query = self._heads(self.query(hidden)) * self.head_size ** -0.5
+        key, value = self._heads(self.key(hidden)), self._heads(self.value(hidden))
+        belongs = self._extra_columns(membership)
+        query = paddle.concat([query, belongs], axis=-1)
+        key = paddle.concat([key, (1.0 - belongs) * MASKED_SCORE], axis=-1)
+        scores = query @ key.transpose([0, 1, 3, 2])
+        context = self.dropout(F.softmax(scores)) @ value
+        batch, _, sequence, _ = context.shape
+        context = context.transpose([0, 2, 1, 3]).reshape(
+            [batch, sequence, self.num_heads * self.head_size])
+        return self.output(context)
+
+    def _heads(self, x):
+        batch, sequence, _ = x.shape
+        x = x.reshape([batch, sequence, self.num_heads, self.head_size])
+        return x.transpose([0, 2, 1, 3])
+
+    def _extra_columns(self, membership):
+        batch, sequences, length = membership.shape
+        columns = membership.transpose([0, 2, 1]).unsqueeze(1)
+        return columns.expand([batch, self.num_heads, length, sequences])
+
+
+class EncoderLayer(nn.Layer):
+    """Attention and feed-forward, each with dropout, residual and layer norm."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.attention = SelfAttention(config)
+        self.attention_norm = nn.LayerNorm(config.hidden_size, epsilon=config.layer_norm_eps)
+        self.intermediate = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.activation = ACTIVATIONS[config.hidden_act]
+        self.output = nn.Linear(config.intermediate_size, config.hidden_size)
+        self.output_norm = nn.LayerNorm(config.hidden_size, epsilon=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def forward(self, stream):
+        """Replace ``hidden`` ``[batch, sequence, hidden]`` of the stream."""
+        hidden = stream["hidden"]
+        attended = self.dropout(self.attention(hidden, stream["membership"]))
+        hidden = self.attention_norm(hidden + attended)
+        transformed = self.output(self.activation(self.intermediate(hidden)))
+        hidden = self.output_norm(hidden + self.dropout(transformed))
+        return {**stream, "hidden": hidden}
+
+
+class Pooler(nn.Layer):
+    """A vector for each sequence of a row, from its [CLS] token through a tanh layer.
+
+    [CLS] of sequence i stands in slot ``first_slot + i``: behind the predictions in a
+    pretraining row, in front elsewhere. So pooling is a slice on every device.
+    """
+
+    def __init__(self, config, first_slot=0, sequences_per_row=1):
+        super().__init__()
+        self.slots = slice(first_slot, first_slot + sequences_per_row)
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def forward(self, stream):
+        """Add ``pooled`` ``[batch, k, hidden]`` to the stream."""
+        pooled = paddle.tanh(self.dense(stream["hidden"][:, self.slots]))
+        return {**stream, "pooled": pooled}

@@ -1,0 +1,131 @@
+"""What is read off the encoder: a head for each task, and the pretraining loss."""
+
+import paddle
+import paddle.nn.functional as F
+from paddle import nn
+
+from models.operators import ACTIVATIONS
+
+
+class MaskedLanguageModelHead(nn.Layer):
+    """Scores of every vocabulary entry; the decoder is the word embedding itself."""
+
+    def __init__(self, config, word_embeddings):
+        super().__init__()
+        self.transform = nn.Linear(config.hidden_size, config.hidden_size)
+        self.activation = ACTIVATIONS[config.hidden_act]
+        self.layer_norm = nn.LayerNorm(config.hidden_size, epsilon=config.layer_norm_eps)
+        self.decoder_weight = word_embeddings.weight
+        self.decoder_bias = self.create_parameter([config.vocab_size], is_bias=True)
+
+    def forward(self, hidden):
+        """``[..., hidden]`` to logits ``[..., vocabulary]``."""
+        hidden = self.layer_norm(self.activation(self.transform(hidden)))
+        return hidden @ self.decoder_weight.t() + self.decoder_bias
+
+
+class PretrainingHeads(nn.Layer):
+    """Masked language model on the first slots, and a two-way pair objective (NSP or SOP)."""
+
+    def __init__(self, config, word_embeddings, max_predictions, with_pairs=True):
+        super().__init__()
+        self.max_predictions = max_predictions
+        self.masked_lm = MaskedLanguageModelHead(config, word_embeddings)
+        self.pair = nn.Linear(config.hidden_size, 2) if with_pairs else None
+
+    def forward(self, stream):
+        """Logits.
+
+        Returns:
+            dict with ``masked_lm_logits`` ``[batch, max_predictions, vocabulary]`` and, with
+            a pair objective, ``pair_logits`` ``[batch, k, 2]``.
+        """
+        logits = {"masked_lm_logits": self.masked_lm(stream["hidden"][:, :self.max_predictions])}
+        if self.pair is not None:
+            logits["pair_logits"] = self.pair(stream["pooled"])
+        return logits
+
+    def loss(self, logits, labels):
+        """Weighted sums of the micro batch.
+
+        Args:
+            logits: what ``forward`` returned.
+            labels: dict of ``masked_lm_labels`` and ``masked_lm_weights``
+                ``[batch, max_predictions]``, ``pair_labels`` and ``pair_weights``
+                ``[batch, k]``. The weights of the global batch sum to 1 for each
+                objective, so losses of micro batches add up to the global mean however
+                it was split, and empty prediction slots weigh 0.
+
+        Returns:
+            dict of scalars: ``loss`` to minimise, and for the metrics ``mlm_loss``,
+            ``mlm_accuracy``, ``nsp_loss``, ``nsp_accuracy``.
+        """
+        mlm_loss, mlm_accuracy = _weighted(logits["masked_lm_logits"], labels["masked_lm_labels"],
+                                           labels["masked_lm_weights"])
+        sums = {"loss": mlm_loss, "mlm_loss": mlm_loss, "mlm_accuracy": mlm_accuracy}
+        if self.pair is not None:
+            nsp_loss, nsp_accuracy = _weighted(logits["pair_logits"], labels["pair_labels"],
+                                               labels["pair_weights"])
+            sums.update(loss=mlm_loss + nsp_loss, nsp_loss=nsp_loss, nsp_accuracy=nsp_accuracy)
+        return sums
+
+
+def _weighted(logits, labels, weights):
+    """Weighted sums of cross entropy and of correct answers over ``[batch, slots]``."""
+    entropy = F.cross_entropy(logits, labels.unsqueeze(-1), reduction="none").squeeze(-1)
+    correct = (logits.detach().argmax(-1).astype(labels.dtype) == labels).astype("float32")
+    return (entropy * weights).sum(), (correct * weights).sum()
+
+
+class QuestionAnsweringHead(nn.Layer):
+    """Start and end scores of an answer span (Devlin et al. 2018, section 4.2)."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.span = nn.Linear(config.hidden_size, 2)
+
+    def forward(self, stream):
+        """``start_logits`` and ``end_logits``, each ``[batch, sequence]``."""
+        scores = self.span(stream["hidden"])
+        return {"start_logits": scores[:, :, 0], "end_logits": scores[:, :, 1]}
+
+
+class SequenceClassificationHead(nn.Layer):
+    """A label for each sequence of a row; one label is a regression."""
+
+    def __init__(self, config, num_labels):
+        super().__init__()
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.classifier = nn.Linear(config.hidden_size, num_labels)
+
+    def forward(self, stream):
+        """``logits`` ``[batch, k, num_labels]``."""
+        return {"logits": self.classifier(self.dropout(stream["pooled"]))}
+
+
+class TokenClassificationHead(nn.Layer):
+    """A label for each token."""
+
+    def __init__(self, config, num_labels):
+        super().__init__()
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.classifier = nn.Linear(config.hidden_size, num_labels)
+
+    def forward(self, stream):
+        """``logits`` ``[batch, sequence, num_labels]``."""
+        return {"logits": self.classifier(self.dropout(stream["hidden"]))}
+
+
+class MultipleChoiceHead(nn.Layer):
+    """One score for each candidate; the rows of a batch are ``question x choice``."""
+
+    def __init__(self, config, num_choices):
+        super().__init__()
+        self.num_choices = num_choices
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.classifier = nn.Linear(config.hidden_size, 1)
+
+    def forward(self, stream):
+        """``logits`` ``[batch / num_choices, num_choices]``."""
+        scores = self.classifier(self.dropout(stream["pooled"]))
+        return {"logits": scores.reshape([-1, self.num_choices])}

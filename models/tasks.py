@@ -1,0 +1,57 @@
+"""A network for each task: an encoder with the head that the task needs."""
+
+from models.bert import Bert
+from models.ernie import Ernie
+from models.heads import (MultipleChoiceHead, PretrainingHeads, QuestionAnsweringHead,
+                          SequenceClassificationHead, TokenClassificationHead)
+
+ARCHITECTURES = {"bert": Bert, "ernie": Ernie}
+
+
+def build_encoder(config, **layout):
+    """A network without heads; ``layout`` as in ``Bert``."""
+    return ARCHITECTURES[config.architecture](config, **layout)
+
+
+def build_for_pretraining(config, max_predictions, sequences_per_row=1, with_pairs=True):
+    """Masked language model with (NSP or SOP) or without a pair objective.
+
+    Args:
+        config: the ``model`` section.
+        max_predictions: the first slots of a row, which hold the masked tokens.
+        sequences_per_row: packed sequences a row.
+        with_pairs: whether there is a pair objective.
+    """
+    network = build_encoder(config, first_slot=max_predictions,
+                            sequences_per_row=sequences_per_row, with_pooler=with_pairs)
+    network.heads = PretrainingHeads(config, network.embeddings.word_embeddings,
+                                     max_predictions, with_pairs)
+    return network
+
+
+def build_for_question_answering(config):
+    """Start and end of an answer."""
+    network = build_encoder(config, with_pooler=False)
+    network.heads = QuestionAnsweringHead(config)
+    return network
+
+
+def build_for_sequence_classification(config, num_labels):
+    """A label (or, with one, a number) for each sequence."""
+    network = build_encoder(config)
+    network.heads = SequenceClassificationHead(config, num_labels)
+    return network
+
+
+def build_for_token_classification(config, num_labels):
+    """A label for each token."""
+    network = build_encoder(config, with_pooler=False)
+    network.heads = TokenClassificationHead(config, num_labels)
+    return network
+
+
+def build_for_multiple_choice(config, num_choices):
+    """One of several candidates."""
+    network = build_encoder(config)
+    network.heads = MultipleChoiceHead(config, num_choices)
+    return network
