@@ -14,7 +14,10 @@ REQUIRED = dataclasses.MISSING
 
 
 def option(default, meaning):
-    """A field with its docstring; ``REQUIRED`` as default makes the YAML state it."""
+    """A field with its docstring; ``REQUIRED`` as default makes the YAML state it.
+
+    Required fields come first in their section, as dataclasses demand.
+    """
     metadata = {"meaning": meaning}
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
@@ -29,9 +32,9 @@ class ModelConfig:
         REQUIRED, "bert, or ernie (which may add task-type embeddings).")
     vocabulary: str = option(
         REQUIRED, "Vocabulary file, a token a line or token<TAB>id; relative to the project.")
-    lower_case: bool = option(True, "Lower-case and strip accents before WordPiece.")
     vocab_size: int = option(
         REQUIRED, "Rows of the word embedding; may exceed the vocabulary (padding for hardware).")
+    lower_case: bool = option(True, "Lower-case and strip accents before WordPiece.")
     hidden_size: int = option(768, "Width of a token's vector.")
     num_hidden_layers: int = option(12, "Transformer layers.")
     num_attention_heads: int = option(12, "Attention heads a layer; divides hidden_size.")
@@ -100,12 +103,12 @@ class DataConfig:
 class TrainConfig:
     """The recipe: what is done to the weights, the same on every machine."""
 
-    seed: int = option(42, "Seed of weights, order, pairs, masks and dropout.")
     steps: int = option(REQUIRED, "Weight updates of the whole run.")
     global_batch_size: int = option(REQUIRED, "Rows a weight update.")
+    learning_rate: float = option(REQUIRED, "Peak learning rate, reached after the warm-up.")
+    seed: int = option(42, "Seed of weights, order, pairs, masks and dropout.")
     optimizer: Literal["adamw", "lamb"] = option(
         "adamw", "adamw (decoupled decay) or lamb (layer-wise trust ratio).")
-    learning_rate: float = option(REQUIRED, "Peak learning rate, reached after the warm-up.")
     warmup_steps: int = option(0, "Updates of linear warm-up; linear decay to 0 follows.")
     weight_decay: float = option(0.01, "Decoupled weight decay.")
     decay_all_parameters: bool = option(
@@ -142,8 +145,8 @@ class TrainConfig:
 class RunConfig:
     """The machine: how the same recipe is laid on it."""
 
-    device: Literal["cpu", "gpu"] = option("cpu", "What computes.")
     micro_batch_size: int = option(REQUIRED, "Rows that are computed at once.")
+    device: Literal["cpu", "gpu"] = option("cpu", "What computes.")
     replicas: int = option(
         1, "Copies of the model that share a global batch; the local engine computes them in turn.")
     accumulation_steps: Optional[int] = option(
