@@ -10,9 +10,16 @@ EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
 
+class _Parser(argparse.ArgumentParser):
+    """Tells a wrong option as every other bad input is told: in one line."""
+
+    def error(self, message):
+        raise InputError(self.prog, message, "see --help")
+
+
 def build_parser(description, config_default=None, with_keys=True):
     """An argument parser with --config, --set, --output and --debug."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="keys of the YAML file, for --set:\n" + describe_keys() if with_keys else None)

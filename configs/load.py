@@ -6,6 +6,8 @@ its own keys win. Every leaf remembers where it was written, so an error can say
 
 import dataclasses
 import difflib
+import math
+import os
 import re
 import typing
 from pathlib import Path
@@ -15,15 +17,27 @@ import yaml
 from configs.errors import InputError
 from configs.schema import SECTIONS, Config
 
-_FLOAT = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
+_LONGEST_FILE = 100_000  # bytes; a recipe is a page, and PyYAML is slow
+_DEEPEST_BASE = 8
+_LONGEST_SHOWN = 60
+_YAML_TAG = "tag:yaml.org,2002:"
+
+# Stricter than YAML 1.1, which takes 010 for 8, 1_000 for 1000 and 1e-4 for text.
+_INT = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
+_FLOAT = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 
 
 @dataclasses.dataclass(frozen=True)
 class _Leaf:
-    """A scalar or list as written, and the place it was written at."""
+    """A scalar or list as written, and the file or the ``--set`` that it was written in."""
 
     node: yaml.Node
-    place: str
+    path: Path = None
+    override: str = None
+
+    @property
+    def place(self):
+        return self.override or _place(self.path, self.node)
 
 
 def load_config(path, overrides=()):
@@ -36,7 +50,10 @@ def load_config(path, overrides=()):
     Raises:
         InputError: naming file, line and nearest key.
     """
-    leaves = _read_file(Path(path), ())
+    if path is None:
+        raise InputError("--config", "no file was given",
+                         "write e.g. --config configs/pretrain/quickstart.yaml")
+    leaves = _read_file(Path(path), str(path))
     for override in overrides:
         leaves.update(_read_override(override))
     sections = {}
@@ -71,56 +88,89 @@ def describe_keys():
     return "\n".join(lines)
 
 
-def _read_file(path, children):
-    """Leaves of a file and its bases, ``{"section.key": _Leaf}``, own keys winning."""
-    resolved = path.resolve()
-    if resolved in children:
-        chain = " -> ".join(p.name for p in (*children, resolved))
-        raise InputError(path, f"base: goes round in a circle ({chain})", "remove one base")
-    root = _parse(path)
-    leaves = {}
-    own = {}
-    for key, value in _entries(root, path, "the file"):
-        place = _place(path, key)
+def _read_file(path, place, children=()):
+    """Leaves of a file and its bases, ``{"section.key": _Leaf}``, own keys winning.
+
+    Args:
+        path: the file.
+        place: where it is asked for, to begin an error with.
+        children: real paths of the files whose base it is.
+    """
+    text = _read_text(path, place)
+    chain = (*children, os.path.realpath(path))
+    if chain[-1] in children:
+        names = " -> ".join(os.path.basename(name) for name in chain)
+        raise InputError(place, f"goes round in a circle ({names})", "remove one base")
+    if len(children) > _DEEPEST_BASE:
+        raise InputError(place, f"is more than {_DEEPEST_BASE} bases deep", "remove some")
+    leaves, own = {}, {}
+    for key, value in _entries(_parse(text, path), path, "the file"):
         if key.value == "base":
-            for base in _base_paths(value, path):
-                leaves.update(_read_file(path.parent / base, (*children, resolved)))
+            for base in _base_nodes(value, path):
+                base_place = f"{_place(path, base)}: base '{_shorten(base.value)}'"
+                leaves.update(_read_file(path.parent / base.value, base_place, chain))
         elif key.value in SECTIONS:
             own.update(_section_leaves(key.value, value, path))
         else:
-            raise InputError(place, f"unknown section '{key.value}'",
-                             _nearest(key.value, ["base", *SECTIONS]))
+            raise InputError(_place(path, key), f"unknown section '{_shorten(key.value)}'",
+                             _nearest_section(key.value))
     leaves.update(own)
     return leaves
 
 
-def _parse(path):
+def _read_text(path, place):
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        with open(path, "rb") as file:
+            content = file.read(_LONGEST_FILE + 1)
     except FileNotFoundError:
-        raise InputError(path, "no such file", _nearest_file(path)) from None
-    except OSError as error:
-        raise InputError(path, f"cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError as error:
-        line = path.read_bytes()[: error.start].count(b"\n") + 1
-        raise InputError(f"{path}:{line}", f"byte {error.start} is not UTF-8",
-                         "save the file as UTF-8") from None
+        raise InputError(place, "no such file", _nearest_file(path)) from None
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        raise InputError(place, f"cannot be read ({getattr(error, 'strerror', error)})") from None
+    if len(content) > _LONGEST_FILE:
+        raise InputError(place, f"is longer than {_LONGEST_FILE} bytes", "is it a YAML recipe?")
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object[:error.start].count(b"\n") + 1
+        raise InputError(f"{path}:{line}", f"byte {error.object[error.start]:#04x} is not UTF-8",
+                         "save the file as UTF-8") from None
+
+
+def _parse(text, path):
+    try:
+        loader = yaml.SafeLoader(text)
+        root = loader.get_single_node()
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise InputError(f"{path}:{line}", f"not YAML: character {error.character:#x} is not "
+                         "allowed", "remove it") from None
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        mend = "indent with spaces" if "\\t" in str(error.problem) else None
-        raise InputError(f"{path}:{mark.line + 1}", f"not YAML: {error.problem}", mend) from None
-    except (yaml.YAMLError, RecursionError) as error:
-        raise InputError(path, f"not YAML: {error}") from None
+        raise InputError(*_syntax_error(error, text, path)) from None
+    except (RecursionError, ValueError, OverflowError) as error:
+        # PyYAML lets deep nesting, and e.g. "\UFFFFFFFF" on its way to chr(), fail in Python.
+        what = "nested too deeply" if isinstance(error, RecursionError) else "a number too large"
+        raise InputError(f"{path}:{loader.line + 1}", f"not YAML: {what}") from None
     if root is None:
         raise InputError(path, "the file is empty", "write the sections model, data, train, run")
     return root
 
 
+def _syntax_error(error, text, path):
+    """Place, problem and mend of what PyYAML complains about."""
+    lines = text.splitlines()
+    mark = error.problem_mark or error.context_mark
+    number = min(mark.line + 1, len(lines))
+    problem = f"not YAML: {error.problem or error.context}"
+    start = error.context_mark
+    if start and start.line + 1 < number:
+        problem += f" ({error.context} that begins in line {start.line + 1})"
+    indent = re.match(r"\s*", lines[number - 1]).group()
+    return f"{path}:{number}", problem, "indent with spaces" if "\t" in indent else None
+
+
 def _entries(node, path, what):
     """Key and value nodes of a mapping; refuses other nodes and duplicate keys."""
-    if not isinstance(node, yaml.MappingNode):
+    if not isinstance(node, yaml.MappingNode) or node.tag != _YAML_TAG + "map":
         raise InputError(_place(path, node), f"{what} must hold 'key: value' lines",
                          "see configs/pretrain/quickstart.yaml")
     seen = {}
@@ -128,49 +178,49 @@ def _entries(node, path, what):
         if not isinstance(key, yaml.ScalarNode):
             raise InputError(_place(path, key), "a key must be a plain word")
         if key.value in seen:
-            raise InputError(_place(path, key), f"'{key.value}' was already given in line "
-                             f"{seen[key.value]}", "remove one of the two")
+            raise InputError(_place(path, key), f"'{_shorten(key.value)}' was already given in "
+                             f"line {seen[key.value]}", "remove one of the two")
         seen[key.value] = key.start_mark.line + 1
         yield key, value
 
 
-def _base_paths(node, path):
+def _base_nodes(node, path):
     nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
     for item in nodes:
-        if not isinstance(item, yaml.ScalarNode) or item.tag != "tag:yaml.org,2002:str":
+        if _scalar(item, str) is None:
             raise InputError(_place(path, item), "base: wants a file name or a list of them")
-    return [item.value for item in nodes]
+    return nodes
 
 
 def _section_leaves(name, node, path):
-    keys = [field.name for field in dataclasses.fields(SECTIONS[name])]
     leaves = {}
     for key, value in _entries(node, path, f"section '{name}'"):
-        if key.value not in keys:
-            raise InputError(_place(path, key), f"unknown key '{name}.{key.value}'",
-                             _nearest(key.value, keys, name))
-        leaves[f"{name}.{key.value}"] = _Leaf(value, _place(path, value))
+        if key.value not in _keys(name):
+            raise InputError(_place(path, key), f"unknown key '{name}.{_shorten(key.value)}'",
+                             _nearest_key(key.value, name))
+        leaves[f"{name}.{key.value}"] = _Leaf(value, path)
     return leaves
 
 
 def _read_override(override):
-    place = f"--set {override}"
+    place = f"--set {_shorten(override)}"
     key, equals, text = override.partition("=")
     if not equals:
         raise InputError(place, "no '=' in it", "write --set section.key=value")
     section, _, name = key.strip().partition(".")
     if section not in SECTIONS:
-        raise InputError(place, f"unknown section '{section}'", _nearest(section, SECTIONS))
-    names = [field.name for field in dataclasses.fields(SECTIONS[section])]
-    if name not in names:
-        raise InputError(place, f"unknown key '{section}.{name}'", _nearest(name, names, section))
+        raise InputError(place, f"unknown section '{_shorten(section)}'",
+                         _nearest_section(section))
+    if name not in _keys(section):
+        raise InputError(place, f"unknown key '{section}.{_shorten(name)}'",
+                         _nearest_key(name, section))
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except (yaml.YAMLError, RecursionError):
+    except (yaml.YAMLError, RecursionError, ValueError, OverflowError):
         node = None
     if node is None:
-        raise InputError(place, f"'{text}' is no value", "write --set section.key=value")
-    return {f"{section}.{name}": _Leaf(node, place)}
+        raise InputError(place, f"'{_shorten(text)}' is no value", "write --set section.key=value")
+    return {f"{section}.{name}": _Leaf(node, override=place)}
 
 
 def _build_section(section, name, leaves, path):
@@ -187,38 +237,65 @@ def _build_section(section, name, leaves, path):
 
 def _convert(leaf, hint, key):
     """A YAML node as a value of the field's type, or InputError."""
-    options = typing.get_args(hint)
+    wanted = _type_name(hint)
     if typing.get_origin(hint) is typing.Union:
-        if leaf.node.tag == "tag:yaml.org,2002:null":
+        if leaf.node.tag == _YAML_TAG + "null":
             return None
-        hint = next(item for item in options if item is not type(None))
-        options = typing.get_args(hint)
+        hint = next(item for item in typing.get_args(hint) if item is not type(None))
     if typing.get_origin(hint) is list:
-        if not isinstance(leaf.node, yaml.SequenceNode):
+        if not isinstance(leaf.node, yaml.SequenceNode) or leaf.node.tag != _YAML_TAG + "seq":
             raise InputError(leaf.place, f"'{key}' wants a list", "write [first, second]")
-        return [_convert(_Leaf(item, leaf.place), options[0], key) for item in leaf.node.value]
-    if isinstance(leaf.node, yaml.ScalarNode):
-        value = _scalar(leaf.node, hint)
-        if value is not None:
-            return value
-    shown = leaf.node.value if isinstance(leaf.node, yaml.ScalarNode) else "a list or mapping"
-    mend = _nearest(str(shown), options) if options else None
-    raise InputError(leaf.place, f"'{key}' wants {_type_name(hint)}, not '{shown}'", mend)
+        items = [dataclasses.replace(leaf, node=item) for item in leaf.node.value]
+        return [_convert(item, typing.get_args(hint)[0], key) for item in items]
+    value = _scalar(leaf.node, hint)
+    if value is None:
+        problem = f"'{key}' wants {wanted}, not {_as_written(leaf.node)}"
+        raise InputError(leaf.place, problem, _mend_value(leaf.node, hint))
+    return value
 
 
 def _scalar(node, hint):
-    kind, text, quoted = node.tag.rpartition(":")[2], node.value, node.style in ("'", '"')
+    """A scalar node as the type that is wanted; None where it is not of that type."""
+    if not isinstance(node, yaml.ScalarNode) or not node.tag.startswith(_YAML_TAG):
+        return None
+    kind, text, quoted = node.tag[len(_YAML_TAG):], node.value, node.style in ("'", '"')
     if typing.get_origin(hint) is typing.Literal:
         # YAML 1.1 reads a bare `none` as a word but `null`, `on`, `off` as something else.
         return text if text in typing.get_args(hint) and kind == "str" else None
     if hint is bool:
         return {"true": True, "false": False}.get(text.lower()) if kind == "bool" else None
     if hint is int:
-        return int(text) if kind == "int" and re.fullmatch(r"[-+]?\d+", text) else None
+        return int(text) if kind == "int" and not quoted and _INT.fullmatch(text) else None
     if hint is float:
         # YAML 1.1 takes 1e-4 (no dot) for a string; a plain one is a number here.
-        return float(text) if _FLOAT.fullmatch(text) and not quoted else None
-    return text if kind == "str" else None
+        known = kind in ("int", "float", "str") and not quoted and _FLOAT.fullmatch(text)
+        return float(text) if known and math.isfinite(float(text)) else None
+    return text if kind == "str" and text.strip() else None
+
+
+def _as_written(node):
+    """A value as an error shows it, in its own quotes if it has some."""
+    if not isinstance(node, yaml.ScalarNode):
+        return "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
+    quote = node.style if node.style in ("'", '"') else ""
+    shown = f"{quote}{_shorten(node.value)}{quote}" or "nothing"
+    return f"{shown} with the tag {_shorten(node.tag)}" if _has_foreign_tag(node) else shown
+
+
+def _mend_value(node, hint):
+    if not isinstance(node, yaml.ScalarNode):
+        return "write one value"
+    if _has_foreign_tag(node):
+        return "remove the tag"
+    if typing.get_origin(hint) is typing.Literal:
+        return _nearest(node.value, typing.get_args(hint))
+    if hint is str and node.value.strip():
+        return "put it in quotes"
+    return "remove the quotes" if node.style in ("'", '"') and hint is not str else None
+
+
+def _has_foreign_tag(node):
+    return not re.fullmatch(_YAML_TAG + "[a-z]+", node.tag)
 
 
 def _default_of(field):
@@ -243,15 +320,37 @@ def _shown(value):
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else value
 
 
+def _keys(section):
+    return [field.name for field in dataclasses.fields(SECTIONS[section])]
+
+
 def _place(path, node):
     return f"{path}:{node.start_mark.line + 1}"
 
 
-def _nearest(word, known, section=None):
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    if close:
-        return f"did you mean '{section + '.' if section else ''}{close[0]}'?"
-    return f"known are {', '.join(known)}"
+def _shorten(text):
+    return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN - 1] + "…"
+
+
+def _nearest(word, known, prefix=""):
+    close = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.5)
+    return f"did you mean '{prefix}{close[0]}'?" if close else f"known are {', '.join(known)}"
+
+
+def _nearest_section(word):
+    """The section that looks like the word, or the one that has a key of this name."""
+    home = _home_of(word)
+    return f"write it under '{home}:'" if home else _nearest(word, ["base", *SECTIONS])
+
+
+def _nearest_key(word, section):
+    """The key of the section that looks like the word, or the section it belongs to."""
+    home = _home_of(word)
+    return f"it belongs to '{home}'" if home else _nearest(word, _keys(section), f"{section}.")
+
+
+def _home_of(key):
+    return next((section for section in SECTIONS if key in _keys(section)), None)
 
 
 def _nearest_file(path):

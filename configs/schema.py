@@ -184,6 +184,10 @@ class Config:
                 "data.sequence_length",
                 f"{self.data.sequence_length} tokens, but model.max_position_embeddings is "
                 f"{self.model.max_position_embeddings}", "shorten the rows or take another model")
+        if self.data.pair_objective != "none" and self.model.type_vocab_size < 2:
+            raise InputError(
+                "model.type_vocab_size", "1 row, but a pair has two segments",
+                "write 2 or more, or data.pair_objective: none")
 
     def _check_batch_arithmetic(self):
         train, run = self.train, self.run

@@ -4,7 +4,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from models.operators import ACTIVATIONS
+from models.operators import ACTIVATIONS, Linear
 
 # Far below any score, yet finite in float16, so that masked attention is exactly 0.
 MASKED_SCORE = -10000.0
@@ -17,10 +17,10 @@ class SelfAttention(nn.Layer):
         super().__init__()
         self.num_heads = config.num_attention_heads
         self.head_size = config.hidden_size // config.num_attention_heads
-        self.query = nn.Linear(config.hidden_size, config.hidden_size)
-        self.key = nn.Linear(config.hidden_size, config.hidden_size)
-        self.value = nn.Linear(config.hidden_size, config.hidden_size)
-        self.output = nn.Linear(config.hidden_size, config.hidden_size)
+        self.query = Linear(config.hidden_size, config.hidden_size)
+        self.key = Linear(config.hidden_size, config.hidden_size)
+        self.value = Linear(config.hidden_size, config.hidden_size)
+        self.output = Linear(config.hidden_size, config.hidden_size)
         self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
 
     def forward(self, hidden, membership):
@@ -37,11 +37,11 @@ class SelfAttention(nn.Layer):
         1 in extra column j, and a key has there 0 if it belongs to j and MASKED_SCORE if not.
         Equal ids add exactly 0, others MASKED_SCORE, and no mask is broadcast over heads.
         """
-        query = self._heads(self.query(hidden)) * self.head_size ** -0.5
+        query = self._heads(self.query(hidden) * self.head_size ** -0.5)
         key, value = self._heads(self.key(hidden)), self._heads(self.value(hidden))
-        belongs = self._extra_columns(membership)
-        query = paddle.concat([query, belongs], axis=-1)
-        key = paddle.concat([key, (1.0 - belongs) * MASKED_SCORE], axis=-1)
+        query = paddle.concat([query, self._extra_columns(membership)], axis=-1)
+        outside = (1.0 - membership) * MASKED_SCORE
+        key = paddle.concat([key, self._extra_columns(outside)], axis=-1)
         scores = query @ key.transpose([0, 1, 3, 2])
         context = self.dropout(F.softmax(scores)) @ value
         batch, _, sequence, _ = context.shape
@@ -54,9 +54,9 @@ class SelfAttention(nn.Layer):
         x = x.reshape([batch, sequence, self.num_heads, self.head_size])
         return x.transpose([0, 2, 1, 3])
 
-    def _extra_columns(self, membership):
-        batch, sequences, length = membership.shape
-        columns = membership.transpose([0, 2, 1]).unsqueeze(1)
+    def _extra_columns(self, columns):
+        batch, sequences, length = columns.shape
+        columns = columns.transpose([0, 2, 1]).unsqueeze(1)
         return columns.expand([batch, self.num_heads, length, sequences])
 
 
@@ -67,9 +67,9 @@ class EncoderLayer(nn.Layer):
         super().__init__()
         self.attention = SelfAttention(config)
         self.attention_norm = nn.LayerNorm(config.hidden_size, epsilon=config.layer_norm_eps)
-        self.intermediate = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.intermediate = Linear(config.hidden_size, config.intermediate_size)
         self.activation = ACTIVATIONS[config.hidden_act]
-        self.output = nn.Linear(config.intermediate_size, config.hidden_size)
+        self.output = Linear(config.intermediate_size, config.hidden_size)
         self.output_norm = nn.LayerNorm(config.hidden_size, epsilon=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
@@ -93,7 +93,7 @@ class Pooler(nn.Layer):
     def __init__(self, config, first_slot=0, sequences_per_row=1):
         super().__init__()
         self.slots = slice(first_slot, first_slot + sequences_per_row)
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dense = Linear(config.hidden_size, config.hidden_size)
 
     def forward(self, stream):
         """Add ``pooled`` ``[batch, k, hidden]`` to the stream."""

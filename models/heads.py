@@ -4,7 +4,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from models.operators import ACTIVATIONS
+from models.operators import ACTIVATIONS, Linear, linear
 
 
 class MaskedLanguageModelHead(nn.Layer):
@@ -12,7 +12,7 @@ class MaskedLanguageModelHead(nn.Layer):
 
     def __init__(self, config, word_embeddings):
         super().__init__()
-        self.transform = nn.Linear(config.hidden_size, config.hidden_size)
+        self.transform = Linear(config.hidden_size, config.hidden_size)
         self.activation = ACTIVATIONS[config.hidden_act]
         self.layer_norm = nn.LayerNorm(config.hidden_size, epsilon=config.layer_norm_eps)
         self.decoder_weight = word_embeddings.weight
@@ -21,7 +21,7 @@ class MaskedLanguageModelHead(nn.Layer):
     def forward(self, hidden):
         """``[..., hidden]`` to logits ``[..., vocabulary]``."""
         hidden = self.layer_norm(self.activation(self.transform(hidden)))
-        return hidden @ self.decoder_weight.t() + self.decoder_bias
+        return linear(hidden, self.decoder_weight, self.decoder_bias, transpose_weight=True)
 
 
 class PretrainingHeads(nn.Layer):
@@ -31,7 +31,7 @@ class PretrainingHeads(nn.Layer):
         super().__init__()
         self.max_predictions = max_predictions
         self.masked_lm = MaskedLanguageModelHead(config, word_embeddings)
-        self.pair = nn.Linear(config.hidden_size, 2) if with_pairs else None
+        self.pair = Linear(config.hidden_size, 2) if with_pairs else None
 
     def forward(self, stream):
         """Logits.
@@ -82,7 +82,7 @@ class QuestionAnsweringHead(nn.Layer):
 
     def __init__(self, config):
         super().__init__()
-        self.span = nn.Linear(config.hidden_size, 2)
+        self.span = Linear(config.hidden_size, 2)
 
     def forward(self, stream):
         """``start_logits`` and ``end_logits``, each ``[batch, sequence]``."""
@@ -96,7 +96,7 @@ class SequenceClassificationHead(nn.Layer):
     def __init__(self, config, num_labels):
         super().__init__()
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
-        self.classifier = nn.Linear(config.hidden_size, num_labels)
+        self.classifier = Linear(config.hidden_size, num_labels)
 
     def forward(self, stream):
         """``logits`` ``[batch, k, num_labels]``."""
@@ -109,7 +109,7 @@ class TokenClassificationHead(nn.Layer):
     def __init__(self, config, num_labels):
         super().__init__()
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
-        self.classifier = nn.Linear(config.hidden_size, num_labels)
+        self.classifier = Linear(config.hidden_size, num_labels)
 
     def forward(self, stream):
         """``logits`` ``[batch, sequence, num_labels]``."""
@@ -123,7 +123,7 @@ class MultipleChoiceHead(nn.Layer):
         super().__init__()
         self.num_choices = num_choices
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
-        self.classifier = nn.Linear(config.hidden_size, 1)
+        self.classifier = Linear(config.hidden_size, 1)
 
     def forward(self, stream):
         """``logits`` ``[batch / num_choices, num_choices]``."""

@@ -1,0 +1,81 @@
+"""Segments to rows: first in the order of the text, then predictions first."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class TextRows:
+    """Rows in the order of the text, all ``[batch, sequence]``."""
+
+    tokens: np.ndarray
+    """int32, padded with [PAD]"""
+    token_type_ids: np.ndarray
+    """int32"""
+    is_token: np.ndarray
+    """bool, false for padding"""
+    is_special: np.ndarray
+    """bool, true for [CLS] and [SEP]"""
+
+
+def join_segments(first, second, length, tokenizer):
+    """``[CLS] A [SEP]`` or ``[CLS] A [SEP] B [SEP]`` for each pair of token arrays.
+
+    Args:
+        first, second: lists of token arrays that fit; an empty B is left out.
+        length: slots of a row.
+        tokenizer: for the special tokens' ids.
+
+    Returns:
+        TextRows.
+    """
+    tokens = np.full((len(first), length), tokenizer.pad, np.int32)
+    types = np.zeros((len(first), length), np.int32)
+    is_token = np.zeros((len(first), length), bool)
+    is_special = np.zeros((len(first), length), bool)
+    for row, (tokens_a, tokens_b) in enumerate(zip(first, second)):
+        end_a = 1 + len(tokens_a)
+        end_b = end_a + 1 + len(tokens_b)
+        tokens[row, 0], tokens[row, 1:end_a] = tokenizer.cls, tokens_a
+        tokens[row, end_a] = tokenizer.sep
+        specials = [0, end_a]
+        if len(tokens_b):
+            tokens[row, end_a + 1:end_b], tokens[row, end_b] = tokens_b, tokenizer.sep
+            types[row, end_a + 1:end_b + 1] = 1
+            specials.append(end_b)
+        is_token[row, :specials[-1] + 1] = True
+        is_special[row, specials] = True
+    return TextRows(tokens, types, is_token, is_special)
+
+
+def predictions_first_slots(masked, is_token, max_predictions):
+    """The slot that each token of a row moves to.
+
+    Args:
+        masked: bool ``[batch, sequence]`` in the order of the text, at most
+            ``max_predictions`` a row.
+        is_token: bool ``[batch, sequence]``, false for padding; [CLS] is position 0.
+        max_predictions: the slots that the masked-language-model head reads.
+
+    Returns:
+        int ``[batch, sequence]``: masked tokens take the first slots, [CLS] takes slot
+        ``max_predictions``, the other tokens the free slots in order. Padding gets
+        slots beyond the row.
+    """
+    is_cls = np.zeros(masked.shape, bool)
+    is_cls[:, 0] = True
+    is_other = is_token & ~masked & ~is_cls
+    other_slot = masked.sum(axis=1, keepdims=True) + np.cumsum(is_other, axis=1) - 1
+    other_slot += other_slot >= max_predictions
+    slots = np.where(masked, np.cumsum(masked, axis=1) - 1, other_slot)
+    slots[:, 0] = max_predictions
+    return np.where(is_token, slots, masked.shape[1])
+
+
+def scatter(values, slots, fill=0):
+    """Move ``values`` ``[batch, sequence]`` to their slots; slots beyond the row are dropped."""
+    batch, length = slots.shape
+    moved = np.full((batch, length + 1), fill, np.int32)
+    np.put_along_axis(moved, slots, values.astype(np.int32), axis=1)
+    return moved[:, :length]

@@ -1,0 +1,95 @@
+"""One process, one device: Paddle's eager mode on a CPU or a GPU."""
+
+import time
+
+import paddle
+
+from configs.errors import InputError
+from engines.engine import Engine
+
+
+class LocalEngine(Engine):
+    """Computes a global batch micro batch by micro batch and adds the gradients up."""
+
+    def __init__(self, config):
+        """
+        Raises:
+            InputError: ``run.device`` is gpu and this Paddle has no CUDA.
+        """
+        if config.run.device == "gpu" and not paddle.is_compiled_with_cuda():
+            raise InputError("run.device", "gpu asked for, but the installed Paddle is a CPU build",
+                             "install paddlepaddle-gpu or write cpu")
+        paddle.set_device(config.run.device)
+        self.config = config
+
+    def build(self, network, make_optimizer=None):
+        self.network = network
+        self.optimizer = make_optimizer(network) if make_optimizer else None
+
+    def step(self, batch, learning_rate, step):
+        self.network.train()
+        totals = {}
+        for number, micro_batch in enumerate(self._micro_batches(batch)):
+            paddle.seed(self._dropout_seed(step, number))
+            sums = self._forward(micro_batch)
+            sums["loss"].backward()
+            _add(totals, sums)
+        return {**totals, "gradient_norm": self.optimizer.step(learning_rate)}
+
+    @paddle.no_grad()
+    def evaluate(self, batch):
+        self.network.eval()
+        totals = {}
+        for micro_batch in self._micro_batches(batch):
+            _add(totals, self._forward(micro_batch))
+        return totals
+
+    def state(self):
+        return self.optimizer.state()
+
+    def load_state(self, arrays):
+        self.optimizer.load_state(arrays)
+
+    def peak_flops(self):
+        """The stated ``run.peak_flops``, or the best rate of a few square matrix products."""
+        return self.config.run.peak_flops or _measure_peak_flops()
+
+    def describe(self):
+        config, run = self.config, self.config.run
+        micro_batches = config.train.global_batch_size // run.micro_batch_size
+        blocks = [name for name, _ in self.network.blocks()]
+        return [
+            f"engine: local, {run.device}, blocks {blocks[0]} to {blocks[-1]} in one stage",
+            f"batch: global {config.train.global_batch_size} = micro {run.micro_batch_size} x "
+            f"accumulation {config.accumulation_steps} x replicas {run.replicas}; "
+            f"{micro_batches} micro batches in turn",
+        ]
+
+    def _micro_batches(self, batch):
+        size = self.config.run.micro_batch_size
+        for start in range(0, len(batch), size):
+            yield batch.rows(start, start + size)
+
+    def _forward(self, batch):
+        inputs = {name: paddle.to_tensor(array) for name, array in batch.inputs.items()}
+        labels = {name: paddle.to_tensor(array) for name, array in batch.labels.items()}
+        return self.network.heads.loss(self.network(inputs), labels)
+
+    def _dropout_seed(self, step, micro_batch):
+        # From the numbers alone, so that a resumed run draws what an unbroken one would.
+        return ((self.config.train.seed << 44) + (step << 16) + micro_batch) % 2 ** 63
+
+
+def _add(totals, sums):
+    for name, value in sums.items():
+        totals[name] = totals.get(name, 0.0) + float(value)
+
+
+def _measure_peak_flops(size=2048, times=5):
+    matrix = paddle.rand([size, size])
+    best = float("inf")
+    for _ in range(times):
+        start = time.perf_counter()
+        float((matrix @ matrix)[0, 0])
+        best = min(best, time.perf_counter() - start)
+    return 2 * size ** 3 / best

@@ -1,0 +1,114 @@
+"""What must be set before Paddle is imported: threads, the MKL path, memory reuse, versions.
+
+Every entry point calls ``prepare`` once, before anything that imports Paddle.
+"""
+
+import ctypes
+import os
+import sys
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from configs.errors import InputError
+
+REQUIREMENTS = Path(__file__).resolve().parent.parent / "requirements.txt"
+LOCK = "requirements.lock"
+
+# glibc's mallopt parameters (malloc.h).
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+
+_prepared = None
+
+
+def prepare(threads=None):
+    """Set this process up for Paddle on a CPU and print one line about it.
+
+    Args:
+        threads: CPU threads; None takes every core that the process may run on, unless
+            OMP_NUM_THREADS is set already.
+
+    Raises:
+        InputError: a package of another version than requirements.txt allows, or another
+            thread count asked for after Paddle was started.
+    """
+    global _prepared
+    if _prepared is not None:
+        if threads not in (None, _prepared):
+            raise InputError("run.threads", f"{threads} asked for, but Paddle already runs with "
+                             f"{_prepared}", "start a new process")
+        return
+    if "paddle" in sys.modules:
+        raise RuntimeError("engines.startup.prepare() must come before the import of paddle")
+    _check_versions()
+    threads = threads or int(os.environ.get("OMP_NUM_THREADS", 0)) or len(os.sched_getaffinity(0))
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    path = _choose_mkl_path()
+    _keep_freed_memory()
+    _prepared = threads
+    print(f"cpu: {threads} threads, MKL path {path}, paddle {metadata.version('paddlepaddle')}",
+          flush=True)
+
+
+def _check_versions():
+    for line in REQUIREMENTS.read_text("utf-8").splitlines():
+        line = line.partition("#")[0].strip()
+        if line:
+            _check_version(Requirement(line))
+
+
+def _check_version(requirement):
+    if requirement.marker and not requirement.marker.evaluate():
+        return
+    mend = f"run: pip install -r {LOCK}"
+    try:
+        version = metadata.version(requirement.name)
+    except metadata.PackageNotFoundError:
+        raise InputError("requirements.txt", f"{requirement.name} is not installed",
+                         mend) from None
+    if not requirement.specifier.contains(version, prereleases=True):
+        raise InputError("requirements.txt", f"{requirement.name} {version} is installed, but "
+                         f"{requirement.specifier} is needed", mend)
+
+
+def _choose_mkl_path():
+    """Paddle's wheel carries an MKL of 2019 that takes a slow path on AMD processors.
+
+    Its debug variable picks the fast one: 7 is AVX-512, 5 is AVX2. On a processor without
+    the instructions the wrong one crashes, so it is set by what the processor lists.
+    """
+    if "MKL_DEBUG_CPU_TYPE" not in os.environ:
+        vendor, flags = _processor()
+        if vendor == "AuthenticAMD" and "avx512f" in flags:
+            os.environ["MKL_DEBUG_CPU_TYPE"] = "7"
+        elif vendor == "AuthenticAMD" and "avx2" in flags:
+            os.environ["MKL_DEBUG_CPU_TYPE"] = "5"
+    return os.environ.get("MKL_DEBUG_CPU_TYPE", "automatic")
+
+
+def _processor():
+    """Vendor and instruction sets of the first processor; empty where /proc is missing."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return "", []
+    fields = {}
+    for line in text.split("\n\n")[0].splitlines():
+        key, _, value = line.partition(":")
+        fields[key.strip()] = value.strip()
+    return fields.get("vendor_id", ""), fields.get("flags", "").split()
+
+
+def _keep_freed_memory():
+    """Let glibc reuse the memory of freed tensors instead of giving it back at once.
+
+    By default each tensor above some megabytes is mapped anew and its pages are zeroed on
+    first touch, which costs several times the arithmetic of an elementwise operator.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):  # not glibc
+        return
+    mallopt(_M_MMAP_MAX, 0)
+    mallopt(_M_TRIM_THRESHOLD, 2 ** 31 - 1)

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Pretrain BERT or ERNIE from prepared text, as a YAML recipe says."""
+
+import sys
+from pathlib import Path
+
+from configs.command_line import build_parser, run
+from configs.load import load_config
+from engines import startup
+
+
+def main(argv=None):
+    """Pretrain (or, with --dry-run, describe the run) and return the result."""
+    parser = build_parser(__doc__)
+    parser.add_argument("--resume", action="store_true",
+                        help="go on from the newest whole checkpoint in --output, if there is one")
+    parser.add_argument("--dry-run", action="store_true",
+                        help="build everything, take one batch, describe the run and stop")
+    arguments = parser.parse_args(argv)
+    if not arguments.config:
+        parser.error("--config is required, e.g. configs/pretrain/quickstart.yaml")
+    config = load_config(arguments.config, arguments.overrides)
+    output = Path(arguments.output or Path("runs") / Path(arguments.config).stem)
+    startup.prepare(config.run.threads)
+    return pretrain(config, output, arguments.resume, arguments.dry_run)
+
+
+def pretrain(config, output, resume=False, dry_run=False):
+    """Train ``config`` into the folder ``output``; see the README for what lies there."""
+    from data.pretraining import PretrainingData
+    from engines.local import LocalEngine
+    from training.loop import Trainer
+    from training.optimizers import build_optimizer
+    from training.run_folder import RunFolder
+
+    data = PretrainingData(config)
+    held_out = PretrainingData(config, "held_out")
+    network = build_network(config)
+    engine = LocalEngine(config)
+    engine.build(network, lambda network: build_optimizer(config.train, network))
+    print("\n".join(engine.describe()), flush=True)
+    if dry_run:
+        return describe_run(config, network, data)
+    folder = RunFolder(output)
+    checkpoint = folder.open(config, resume)
+    evaluation = held_out.batch(0, config.train.evaluation_rows)
+
+    def evaluate():
+        return {**engine.evaluate(evaluation),
+                "word_frequency_loss": data.word_frequency_loss(evaluation)}
+
+    trainer = Trainer(config, engine, data, evaluate, folder)
+    if checkpoint:
+        trainer.resume(checkpoint)
+    return trainer.run()
+
+
+def build_network(config):
+    """The network of a recipe, with its first weights or those of ``train.initial_weights``."""
+    from models.initialise import initialise
+    from models.tasks import build_for_pretraining
+    from models.weights.huggingface import read_pretrained
+    from models.weights.load import load_weights
+
+    network = build_for_pretraining(config.model, config.data.max_predictions,
+                                    with_pairs=config.data.pair_objective != "none")
+    initialise(network, config.train.seed, config.model.initializer_range)
+    if config.train.initial_weights:
+        arrays, _ = read_pretrained(config.train.initial_weights)
+        print("\n".join(load_weights(network, arrays).lines()), flush=True)
+    return network
+
+
+def describe_run(config, network, data):
+    """Print and return what a run would cost."""
+    from models.cost import training_flops, training_memory
+    from training.loop import count_parameters
+
+    batch = data.batch(0, config.run.micro_batch_size)
+    memory = training_memory(config.model, count_parameters(network), config.run.micro_batch_size,
+                             config.data.sequence_length, config.data.max_predictions)
+    description = {
+        "parameters": count_parameters(network),
+        "flops_per_sequence": training_flops(config.model, config.data.sequence_length,
+                                             config.data.max_predictions),
+        "memory_bytes": memory,
+        "samples_per_epoch": len(data),
+        "epochs": config.train.steps * config.train.global_batch_size / len(data),
+        "tokens_per_row": batch.token_count / len(batch),
+    }
+    for name, block in network.blocks():
+        own = sum(parameter.size for parameter in block.parameters())
+        print(f"  {name}: {own:,} parameters")
+    for key, value in description.items():
+        print(f"{key}: {value}")
+    return description
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))
