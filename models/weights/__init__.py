@@ -1,0 +1,1 @@
+"""Weights in other formats: Hugging Face, PaddleNLP, Google's TensorFlow checkpoints."""
