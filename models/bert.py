@@ -33,10 +33,16 @@ class Bert(nn.Layer):
             inputs: dict of ``[batch, sequence]`` int tensors, see ``Embeddings.forward``.
 
         Returns:
-            What the heads return, or without heads the stream: ``hidden``
+            What the heads return, or without heads the stream with ``hidden``
             ``[batch, sequence, hidden]`` and ``pooled`` ``[batch, k, hidden]``.
         """
+        stream = self.encode(inputs)
+        return stream if self.heads is None else self.heads(stream)
+
+    def encode(self, inputs):
+        """Run every block but the heads and return the stream."""
         stream = inputs
         for _, block in self.blocks():
-            stream = block(stream)
+            if block is not self.heads:
+                stream = block(stream)
         return stream

@@ -1,0 +1,1 @@
+"""Comparisons with published figures and with peers, one command each, JSON out."""

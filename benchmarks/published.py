@@ -1,0 +1,84 @@
+"""Published figures, reproduced: ``python -m benchmarks.published run sts_benchmark …``."""
+
+import argparse
+import csv
+import json
+import sys
+from pathlib import Path
+
+from configs.command_line import run
+from configs.errors import InputError
+from engines import startup
+
+# all-MiniLM-L6-v2 in the result files of the embeddings benchmark (MTEB), STSBenchmark test.
+STS_PUBLISHED_SPEARMAN = 0.8203247
+
+
+def main(argv=None):
+    """Run a benchmark; print its result as JSON and return it."""
+    arguments = _parser().parse_args(argv)
+    startup.prepare()
+    result = BENCHMARKS[arguments.name](arguments.model, arguments.data)
+    text = json.dumps(result, indent=2)
+    print(text)
+    if arguments.output:
+        Path(arguments.output).write_text(text + "\n", "utf-8")
+    return result
+
+
+def sts_benchmark(model, data):
+    """Cosine similarity of sentence pairs against human scores (Cer et al. 2017), test part.
+
+    Args:
+        model: folder of a sentence encoder; masked mean pooling, at most 256 tokens.
+        data: folder with ``stsb-en-test.csv`` (sentence1, sentence2, score), at any depth.
+
+    Returns:
+        dict with ``spearman``, ``pearson`` and the ``published`` Spearman correlation of
+        all-MiniLM-L6-v2.
+    """
+    from scipy import stats
+
+    from inference.checkpoint import open_checkpoint
+    from inference.embedding import embed
+    from models.tasks import build_encoder
+
+    rows = _read_sts(data)
+    network, tokenizer, _ = open_checkpoint(model, build_encoder)
+    first = embed(network, tokenizer, [row[0] for row in rows])
+    second = embed(network, tokenizer, [row[1] for row in rows])
+    similarities, scores = (first * second).sum(axis=1), [row[2] for row in rows]
+    return {"benchmark": "sts_benchmark", "pairs": len(rows),
+            "spearman": float(stats.spearmanr(similarities, scores).statistic),
+            "pearson": float(stats.pearsonr(similarities, scores).statistic),
+            "published": STS_PUBLISHED_SPEARMAN}
+
+
+def _read_sts(data):
+    files = sorted(Path(data).rglob("stsb-en-test.csv"))
+    if not files:
+        raise InputError(data, "no stsb-en-test.csv in it", "name the folder of the STS benchmark")
+    with open(files[0], encoding="utf-8", newline="") as stream:
+        try:
+            return [(one, two, float(score)) for one, two, score in csv.reader(stream)]
+        except ValueError as error:
+            raise InputError(files[0], f"not sentence1, sentence2, score ({error})") from None
+
+
+BENCHMARKS = {"sts_benchmark": sts_benchmark}
+
+
+def _parser():
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.published", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    command = commands.add_parser("run", help="run one benchmark")
+    command.add_argument("name", choices=sorted(BENCHMARKS))
+    command.add_argument("--model", required=True, metavar="DIR")
+    command.add_argument("--data", required=True, metavar="DIR")
+    command.add_argument("--output", metavar="FILE", help="write the JSON there too")
+    command.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

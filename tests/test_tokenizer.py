@@ -1,0 +1,56 @@
+import pytest
+
+from configs.errors import InputError
+from data.tokenizer import WordPieceTokenizer, read_vocabulary
+
+FOLDER = "data/vocabularies/"
+
+
+@pytest.mark.parametrize("name, count, specials", [
+    ("bert_base_uncased", 30522, (0, 100, 101, 102, 103)),
+    ("bert_base_chinese", 21128, (0, 100, 101, 102, 103)),
+    ("ernie_1.0_zh", 17964, (0, 17963, 1, 2, 3)),
+    ("ernie_3.0_zh", 39980, (0, 39979, 1, 2, 3)),
+])
+def test_shipped_vocabularies(name, count, specials):
+    tokenizer = WordPieceTokenizer(f"{FOLDER}{name}.txt")
+    assert len(tokenizer) == count
+    assert (tokenizer.pad, tokenizer.unknown, tokenizer.cls, tokenizer.sep,
+            tokenizer.mask) == specials
+
+
+def test_english_ids_are_those_of_hugging_face():
+    # transformers 4.44.2, BertTokenizer("bert-base-uncased"), without special tokens.
+    tokenizer = WordPieceTokenizer(f"{FOLDER}bert_base_uncased.txt")
+    assert tokenizer.encode(["Hello, Wörld! unaffable"]) == [
+        [7592, 1010, 2088, 999, 14477, 20961, 3468]]
+
+
+def test_special_tokens_in_a_text_are_text():
+    tokenizer = WordPieceTokenizer(f"{FOLDER}bert_base_uncased.txt")
+    ids = tokenizer.encode(["a [SEP] b [MASK]"])[0]
+    assert tokenizer.sep not in ids and tokenizer.mask not in ids
+    assert tokenizer.decode(ids) == "a [ sep ] b [ mask ]"
+
+
+def test_line_separator_is_a_token():
+    assert read_vocabulary(f"{FOLDER}bert_base_chinese.txt").count("\u2028") == 1
+
+
+def test_token_listed_twice_keeps_the_later_id():
+    assert WordPieceTokenizer(f"{FOLDER}ernie_3.0_zh.txt").encode(["$"]) == [[18005]]
+
+
+@pytest.mark.parametrize("content, problem", [
+    (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\nword\n", "has no [MASK]"),
+    (b"[PAD]\t0\n[UNK]\t2\n", ":2: id '2' where 1 is due"),
+    (b"[PAD]\n\xff\n", "not UTF-8"),
+    (None, "no such vocabulary file"),
+])
+def test_bad_vocabulary_is_refused(tmp_path, content, problem):
+    path = tmp_path / "vocab.txt"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InputError, match="vocab.txt") as error:
+        WordPieceTokenizer(path)
+    assert problem in str(error.value)
