@@ -17,7 +17,7 @@ import yaml
 from configs.errors import InputError
 from configs.schema import SECTIONS, Config
 
-_LONGEST_FILE = 100_000  # bytes; a recipe is a page, and PyYAML is slow
+_LONGEST_FILE = 32_768  # bytes; a recipe is a page, and PyYAML is slow
 _DEEPEST_BASE = 8
 _LONGEST_SHOWN = 60
 _YAML_TAG = "tag:yaml.org,2002:"
@@ -113,7 +113,7 @@ def _read_file(path, place, children=()):
             own.update(_section_leaves(key.value, value, path))
         else:
             raise InputError(_place(path, key), f"unknown section '{_shorten(key.value)}'",
-                             _nearest_section(key.value))
+                             _nearest_section(key.value, "base"))
     leaves.update(own)
     return leaves
 
@@ -124,8 +124,9 @@ def _read_text(path, place):
             content = file.read(_LONGEST_FILE + 1)
     except FileNotFoundError:
         raise InputError(place, "no such file", _nearest_file(path)) from None
-    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
-        raise InputError(place, f"cannot be read ({getattr(error, 'strerror', error)})") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", "no file can have this name")
+        raise InputError(place, f"cannot be read ({reason})") from None
     if len(content) > _LONGEST_FILE:
         raise InputError(place, f"is longer than {_LONGEST_FILE} bytes", "is it a YAML recipe?")
     try:
@@ -164,8 +165,12 @@ def _syntax_error(error, text, path):
     start = error.context_mark
     if start and start.line + 1 < number:
         problem += f" ({error.context} that begins in line {start.line + 1})"
-    indent = re.match(r"\s*", lines[number - 1]).group()
-    return f"{path}:{number}", problem, "indent with spaces" if "\t" in indent else None
+    mend = None
+    if "\t" in re.match(r"\s*", lines[number - 1]).group():
+        mend = "indent with spaces"
+    elif "mapping values" in problem or "<block end>" in problem:
+        mend = "check colon and indentation here and in the line before"
+    return f"{path}:{number}", problem, mend
 
 
 def _entries(node, path, what):
@@ -174,14 +179,14 @@ def _entries(node, path, what):
         raise InputError(_place(path, node), f"{what} must hold 'key: value' lines",
                          "see configs/pretrain/quickstart.yaml")
     seen = {}
-    for key, value in node.value:
+    for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
             raise InputError(_place(path, key), "a key must be a plain word")
         if key.value in seen:
             raise InputError(_place(path, key), f"'{_shorten(key.value)}' was already given in "
                              f"line {seen[key.value]}", "remove one of the two")
         seen[key.value] = key.start_mark.line + 1
-        yield key, value
+    return node.value
 
 
 def _base_nodes(node, path):
@@ -329,18 +334,20 @@ def _place(path, node):
 
 
 def _shorten(text):
-    return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN - 1] + "…"
+    """What is written in a file, fit for a terminal."""
+    text = text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN - 1] + "…"
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _nearest(word, known, prefix=""):
-    close = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(word.lower(), known, n=1)
     return f"did you mean '{prefix}{close[0]}'?" if close else f"known are {', '.join(known)}"
 
 
-def _nearest_section(word):
+def _nearest_section(word, *others):
     """The section that looks like the word, or the one that has a key of this name."""
     home = _home_of(word)
-    return f"write it under '{home}:'" if home else _nearest(word, ["base", *SECTIONS])
+    return f"write it under '{home}:'" if home else _nearest(word, [*others, *SECTIONS])
 
 
 def _nearest_key(word, section):
@@ -354,6 +361,7 @@ def _home_of(key):
 
 
 def _nearest_file(path):
-    siblings = [p.name for p in path.parent.glob("*.yaml")] if path.parent.is_dir() else []
-    close = difflib.get_close_matches(path.name, siblings, n=1)
-    return f"did you mean {path.parent / close[0]}?" if close else None
+    siblings = path.parent.glob("*.yaml") if path.parent.is_dir() else []
+    names = {sibling.stem: sibling for sibling in siblings}
+    close = difflib.get_close_matches(path.stem, names, n=1)
+    return f"did you mean {names[close[0]]}?" if close else None
