@@ -1,0 +1,57 @@
+"""What is set before Paddle starts."""
+
+import subprocess
+import sys
+
+import pytest
+from packaging.requirements import Requirement
+
+from configs.errors import InputError
+from engines import startup
+
+
+@pytest.mark.parametrize("vendor, flags, path", [
+    ("AuthenticAMD", "fpu avx2 avx512f", "7"), ("AuthenticAMD", "fpu avx2", "5"),
+    ("AuthenticAMD", "fpu sse4_2", "automatic"), ("GenuineIntel", "avx2 avx512f", "automatic")])
+def test_mkl_path_fits_the_processor(monkeypatch, vendor, flags, path):
+    monkeypatch.delenv("MKL_DEBUG_CPU_TYPE", raising=False)
+    monkeypatch.setattr(startup, "_processor", lambda: (vendor, flags.split()))
+    assert startup._choose_mkl_path() == path
+
+
+def test_own_mkl_path_is_kept(monkeypatch):
+    monkeypatch.setenv("MKL_DEBUG_CPU_TYPE", "4")
+    assert startup._choose_mkl_path() == "4"
+
+
+@pytest.mark.parametrize("requirement, problem", [
+    ("numpy<1", "numpy 1.26.4 is installed, but <1 is needed"),
+    ("no-such-package-anywhere>=1", "no-such-package-anywhere is not installed")])
+def test_wrong_version_is_named_with_the_mend(requirement, problem):
+    with pytest.raises(InputError, match="pip install -r requirements.lock") as error:
+        startup._check_version(Requirement(requirement))
+    assert problem in str(error.value)
+
+
+def test_installed_versions_are_those_of_requirements():
+    startup._check_versions()
+
+
+def test_other_threads_need_another_process():
+    with pytest.raises(InputError, match="run.threads: 12345 asked for"):
+        startup.prepare(12345)
+
+
+def test_threads_reach_paddle():
+    code = ("from engines import startup; startup.prepare(1)\n"
+            "import os, paddle; print(os.environ['OMP_NUM_THREADS'])")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("cpu: 1 threads, MKL path ") and lines[-1] == "1"
+
+
+def test_paddle_must_come_after():
+    done = subprocess.run(
+        [sys.executable, "-c", "import paddle; from engines import startup; startup.prepare()"],
+        capture_output=True, text=True)
+    assert "must come before the import of paddle" in done.stderr
