@@ -198,13 +198,12 @@ def test_samples_are_as_their_readme_says():
 
 def test_phase_1_is_paddlenlps_ipu_recipe():
     config = pretrain("bert_base_128")
-    assert dataclasses.asdict(config.train) == {
-        "steps": 7038, "global_batch_size": 65536, "learning_rate": 0.006, "seed": 42,
-        "optimizer": "lamb", "warmup_steps": 2000, "weight_decay": 0.01,
-        "decay_all_parameters": True, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-6,
-        "bias_correction": False, "max_gradient_norm": 0.0, "log_every": 10,
-        "evaluate_every": 0, "evaluation_rows": 512, "save_every": 1000,
+    published = {
+        "steps": 7038, "global_batch_size": 65536, "learning_rate": 0.006, "optimizer": "lamb",
+        "warmup_steps": 2000, "weight_decay": 0.01, "decay_all_parameters": True, "beta1": 0.9,
+        "beta2": 0.999, "epsilon": 1e-6, "bias_correction": False, "max_gradient_norm": 0.0,
         "initial_weights": None}
+    assert {key: getattr(config.train, key) for key in published} == published
     assert (config.data.sequence_length, config.data.max_predictions) == (128, 20)
     assert config.data.pair_objective == "nsp"
     assert (config.model.layer_norm_eps, config.model.hidden_act) == (1e-3, "gelu_new")
@@ -266,7 +265,7 @@ def test_what_is_no_float_is_refused(written, plain):
 
 @pytest.mark.parametrize("written", [
     "'20'", '"20"', "20.0", "2e1", "010", "0o17", "0x10", "1_000", "1:30", "true", "null", "~",
-    "twenty", "9" * 5000, "10000000000000000000", "!!str 20", "!local 20", "[20]", "{a: 20}"])
+    "twenty", "9" * 5000, "10000000000000000000", "!!int '20'", "!local 20", "[20]", "{a: 20}"])
 def test_what_is_no_integer_is_refused(written, plain):
     with pytest.raises(InputError, match="'train.steps' wants an integer, not "):
         load_config(plain, [f"train.steps={written}"])
