@@ -48,7 +48,7 @@ class ModelConfig:
     task_type_vocab_size: int = option(
         0, "Rows of ERNIE's task-type embedding; 0 leaves it out.")
     layer_norm_eps: float = option(
-        1e-12, "Layer-norm epsilon: 1e-12 in BERT, 1e-5 in ERNIE, 1e-3 in Graphcore's recipes.")
+        1e-12, "Layer-norm epsilon: 1e-12 in BERT and PaddleNLP's ERNIE, 1e-3 in Graphcore's recipes.")
     initializer_range: float = option(
         0.02, "Standard deviation of the truncated normal that weights start from.")
 

@@ -160,7 +160,7 @@ def test_bert_sizes(name):
 @pytest.mark.parametrize("name", ERNIE_SIZES)
 def test_ernie_sizes(name):
     model = load_config(ROOT / f"configs/models/{name}.yaml", MINIMAL).model
-    assert model.architecture == "ernie" and model.layer_norm_eps == 1e-5
+    assert model.architecture == "ernie" and model.layer_norm_eps == 1e-12
     assert (*sizes(model), model.hidden_act, model.max_position_embeddings, model.type_vocab_size,
             model.task_type_vocab_size, model.vocab_size) == ERNIE_SIZES[name]
 

@@ -108,7 +108,6 @@ class Trainer:
 
     def _finish(self):
         metrics, evaluations = self.folder.metrics.read(), self.folder.evaluations.read()
-        self.folder.draw_curves()
         result = {"step": self.step, "samples": self.samples, "train_seconds": self.seconds,
                   "parameters": count_parameters(self.engine.network),
                   "flops_per_sequence": self.flops_per_row, "peak_flops": self.peak_flops,

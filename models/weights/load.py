@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from configs.errors import InputError
+from models import tasks
 
 WORD_EMBEDDINGS = "embeddings.word_embeddings.weight"
 
@@ -75,6 +76,29 @@ def load_weights(network, arrays, pad_vocabulary=False):
         parameters[name].set_value(value)
     report.loaded = list(values)
     return report
+
+
+def build_network_for(arrays, model_config, task=None):
+    """The network that arrays are the parameters of, uninitialised.
+
+    Args:
+        arrays: our parameter names to arrays.
+        model_config: the ``model`` section.
+        task: ``ForTokenClassification`` and the like, where it is known; a classifier's
+            arrays alone do not tell what it classifies.
+    """
+    if any(name.startswith(("heads.masked_lm.", "heads.pair.")) for name in arrays):
+        return tasks.build_for_pretraining(model_config, max_predictions=1,
+                                           with_pairs="heads.pair.weight" in arrays)
+    if "heads.span.weight" in arrays:
+        return tasks.build_for_question_answering(model_config)
+    if "heads.classifier.weight" not in arrays:
+        return tasks.build_encoder(model_config, with_pooler="pooler.dense.weight" in arrays)
+    if task == "ForMultipleChoice":
+        return tasks.build_for_multiple_choice(model_config, num_choices=2)
+    build = (tasks.build_for_token_classification if task == "ForTokenClassification"
+             else tasks.build_for_sequence_classification)
+    return build(model_config, arrays["heads.classifier.weight"].shape[-1])
 
 
 def _fit(name, array, shape, pad_vocabulary, report):

@@ -71,7 +71,7 @@ class _Tensor:
     def __init__(self, storage, offset, shape, strides, *_):
         self.storage, self.offset, self.shape, self.strides = storage, offset, shape, strides
         last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides))
-        if min(offset, *shape, *strides) < 0 or len(shape) != len(strides):
+        if min((offset, *shape, *strides)) < 0 or len(shape) != len(strides):
             raise ValueError("a tensor of negative size")
         if math.prod(shape) and last >= storage.length:
             raise ValueError("a tensor reaches beyond its storage")
