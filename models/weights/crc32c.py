@@ -1,5 +1,7 @@
 """CRC-32C (RFC 3720, appendix B.4) of large arrays, with numpy for speed."""
 
+import functools
+
 import numpy as np
 
 POLYNOMIAL = 0x82F63B78
@@ -14,7 +16,8 @@ def crc32c(data):
     the left one over as many zeros as the right one is long.
     """
     size = len(data)
-    length = 1 << (size.bit_length() // 2)
+    doublings = size.bit_length() // 2
+    length = 1 << doublings
     pieces = 1 << (size // (4 * length)).bit_length()
     # Zeros in front leave a zero state as it is; to start from a state of ones, as the
     # standard has it, is the same as to invert the first four bytes.
@@ -24,12 +27,9 @@ def crc32c(data):
     states = np.zeros(pieces, np.uint32)
     for words in padded.view("<u4").reshape(pieces, length).T:
         states = _advance_word(states ^ words)
-    operator = _advance_word(np.uint32(1) << np.arange(32, dtype=np.uint32))
-    for _ in range(length.bit_length() - 1):
-        operator = _advance(operator, operator)
     while len(states) > 1:
-        states = _advance(states[::2], operator) ^ states[1::2]
-        operator = _advance(operator, operator)
+        states = _advance(states[::2], _zeros(doublings)) ^ states[1::2]
+        doublings += 1
     return int(states[0]) ^ ALL_ONES
 
 
@@ -38,8 +38,17 @@ def _advance_word(states):
     return _LOW_HALF[states & 0xFFFF] ^ _HIGH_HALF[states >> 16]
 
 
+@functools.lru_cache(maxsize=None)
+def _zeros(doublings):
+    """The operator of ``2 ** doublings`` words of zeros: where they take each bit of a state."""
+    if doublings == 0:
+        return _advance_word(np.uint32(1) << np.arange(32, dtype=np.uint32))
+    half = _zeros(doublings - 1)
+    return _advance(half, half)
+
+
 def _advance(states, operator):
-    """Each state after the zeros that ``operator`` stands for: where it takes each bit."""
+    """Each state after the zeros that ``operator`` stands for."""
     result = np.zeros_like(states)
     for bit in range(32):
         result ^= ((states >> bit) & 1) * operator[bit]

@@ -110,7 +110,8 @@ def _read_zip(path, data):
         archive = zipfile.ZipFile(io.BytesIO(data))
         pickled = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
         program = io.BytesIO(archive.read(pickled))
-    except (zipfile.BadZipFile, StopIteration) as error:
+    # A damaged archive can raise nearly anything, as a damaged pickle.
+    except Exception as error:
         raise InputError(path, f"damaged, or not written by torch.save: {error}") from None
     folder = pickled.removesuffix("data.pkl")
 
