@@ -163,15 +163,16 @@ def compare(library, folder, network, architecture, tokens):
     runners = {"huggingface": _run_transformers, "paddlenlp": _run_paddlenlp}
     if library not in runners or not folder.is_dir():
         return {}
+    label = f"{library}, folder {folder.name.removesuffix('.partial')}"
     length = min(COMPARED_TOKENS, network.embeddings.max_positions)
     ids = np.random.default_rng(0).integers(1, tokens, [2, length])
     try:
         theirs = runners[library](folder, architecture, ids)
-    except ImportError as error:
-        print(f"not compared with {library}: {error}", flush=True)
+    # What the libraries raise where they are not installed or cannot open a folder.
+    except (ImportError, OSError, ValueError) as error:
+        print(f"not compared with {label}: {error}", flush=True)
         return {}
     difference = float(np.abs(theirs - _run_ours(network, ids)).max())
-    label = f"{library} {folder.name.removesuffix('.partial')}"
     print(f"largest difference of hidden states, ours against {label}: {difference:.1e}",
           flush=True)
     return {label: difference}

@@ -50,8 +50,7 @@ def read_pretrained(path):
 def save_pretrained(directory, network, model_config, vocabulary_path):
     """Write a folder that PaddleNLP opens as it is.
 
-    Args:
-        as of ``models.weights.huggingface.save_pretrained``.
+    Args: as of ``models.weights.huggingface.save_pretrained``.
 
     Raises:
         InputError: PaddleNLP has no such activation.
