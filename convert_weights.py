@@ -156,7 +156,7 @@ def compare(library, folder, network, architecture, tokens):
 
     Returns:
         dict of library and folder's name to the largest difference of hidden states; empty
-        where the library is not installed or, as Google's, computes nothing here.
+        where the library is not installed, cannot open it, or, as Google's, computes nothing.
     """
     import numpy as np
 

@@ -71,7 +71,6 @@ PARAMETERS = {
 # Checkpoints of before 2019 name layer norms as TensorFlow does.
 OLD_NORM_SUFFIXES = {".weight": ".gamma", ".bias": ".beta"}
 
-
 _NUMBER = re.compile(r"(?<=[._])\d+(?=[./])")
 
 
