@@ -45,6 +45,9 @@ def prepare(threads=None):
     threads = threads or int(os.environ.get("OMP_NUM_THREADS", 0)) or len(os.sched_getaffinity(0))
     os.environ["OMP_NUM_THREADS"] = str(threads)
     path = _choose_mkl_path()
+    # With views, Paddle copies each transposed tensor by a kernel several times slower than
+    # its transpose; attention takes twice as long.
+    os.environ.setdefault("FLAGS_use_stride_kernel", "0")
     _keep_freed_memory()
     _prepared = threads
     print(f"cpu: {threads} threads, MKL path {path}, paddle {metadata.version('paddlepaddle')}",

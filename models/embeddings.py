@@ -3,6 +3,8 @@
 import paddle
 from paddle import nn
 
+from models.operators import LayerNorm
+
 
 class Embeddings(nn.Layer):
     """Word, position and token-type vectors, added and normalised (Devlin et al. 2018, 3)."""
@@ -14,7 +16,7 @@ class Embeddings(nn.Layer):
         self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
         self.position_embeddings = nn.Embedding(config.max_position_embeddings, config.hidden_size)
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, config.hidden_size)
-        self.layer_norm = nn.LayerNorm(config.hidden_size, epsilon=config.layer_norm_eps)
+        self.layer_norm = LayerNorm(config.hidden_size, config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
     def forward(self, inputs):

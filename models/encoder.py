@@ -4,7 +4,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from models.operators import ACTIVATIONS, Linear
+from models.operators import ACTIVATIONS, LayerNorm, Linear
 
 # Far below any score, yet finite in float16, so that masked attention is exactly 0.
 MASKED_SCORE = -10000.0
@@ -66,11 +66,11 @@ class EncoderLayer(nn.Layer):
     def __init__(self, config):
         super().__init__()
         self.attention = SelfAttention(config)
-        self.attention_norm = nn.LayerNorm(config.hidden_size, epsilon=config.layer_norm_eps)
+        self.attention_norm = LayerNorm(config.hidden_size, config.layer_norm_eps)
         self.intermediate = Linear(config.hidden_size, config.intermediate_size)
         self.activation = ACTIVATIONS[config.hidden_act]
         self.output = Linear(config.intermediate_size, config.hidden_size)
-        self.output_norm = nn.LayerNorm(config.hidden_size, epsilon=config.layer_norm_eps)
+        self.output_norm = LayerNorm(config.hidden_size, config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
     def forward(self, stream):

@@ -4,7 +4,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from models.operators import ACTIVATIONS, Linear, linear
+from models.operators import ACTIVATIONS, LayerNorm, Linear, linear
 
 
 class MaskedLanguageModelHead(nn.Layer):
@@ -14,7 +14,7 @@ class MaskedLanguageModelHead(nn.Layer):
         super().__init__()
         self.transform = Linear(config.hidden_size, config.hidden_size)
         self.activation = ACTIVATIONS[config.hidden_act]
-        self.layer_norm = nn.LayerNorm(config.hidden_size, epsilon=config.layer_norm_eps)
+        self.layer_norm = LayerNorm(config.hidden_size, config.layer_norm_eps)
         self.decoder_weight = word_embeddings.weight
         self.decoder_bias = self.create_parameter([config.vocab_size], is_bias=True)
 
