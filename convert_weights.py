@@ -10,14 +10,12 @@ import importlib
 import os
 import shutil
 import sys
-import tempfile
 from pathlib import Path
-
-import yaml
 
 from configs.command_line import build_parser, run
 from configs.errors import InputError
-from configs.load import load_config
+from configs.load import load_section, override_section
+from configs.schema import ModelConfig
 from engines import startup
 
 # What a source of each format is known by: endings of its file, or of files in its folder.
@@ -26,10 +24,6 @@ ENDINGS = {"huggingface": (".safetensors", ".safetensors.index.json", ".bin", ".
            "tensorflow": (".index",)}
 TARGETS = ("huggingface", "paddlenlp")
 
-# load_config wants a whole recipe; of this one only the model section is read.
-REST_OF_RECIPE = ("train.steps=1", "train.global_batch_size=1", "train.learning_rate=1",
-                  "run.micro_batch_size=1", "data.sequence_length=5", "data.max_predictions=1",
-                  "data.pair_objective=none")
 COMPARED_TOKENS = 16
 
 
@@ -97,7 +91,7 @@ def read_model_config(source, values, config_path, overrides):
     from data.tokenizer import read_vocabulary
 
     if config_path:
-        model = load_config(config_path, [*REST_OF_RECIPE, *overrides]).model
+        model = load_section("model", config_path, overrides)
     elif "architecture" not in values:
         raise InputError(source, "has no config beside it", "add --config, a model's YAML")
     elif "vocabulary" not in values and not any(o.startswith("model.vocabulary=")
@@ -105,10 +99,7 @@ def read_model_config(source, values, config_path, overrides):
         raise InputError(source, "has no vocab.txt beside it",
                          "add --set model.vocabulary=FILE")
     else:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "source.yaml"
-            path.write_text(yaml.safe_dump({"model": values}, allow_unicode=True), "utf-8")
-            model = load_config(path, [*REST_OF_RECIPE, *overrides]).model
+        model = override_section(ModelConfig(**{"vocabulary": None, **values}), overrides, source)
     tokens = len(read_vocabulary(model.vocabulary))
     if tokens > model.vocab_size:
         raise InputError(model.vocabulary, f"has {tokens} tokens, but model.vocab_size is "

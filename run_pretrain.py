@@ -60,13 +60,14 @@ def build_network(config):
     from models.initialise import initialise
     from models.tasks import build_for_pretraining
     from models.weights.huggingface import read_pretrained
-    from models.weights.load import load_weights
+    from models.weights.load import check_unseen, load_weights
 
     network = build_for_pretraining(config.model, config.data.max_predictions,
                                     with_pairs=config.data.pair_objective != "none")
     initialise(network, config.train.seed, config.model.initializer_range)
     if config.train.initial_weights:
-        arrays, _ = read_pretrained(config.train.initial_weights)
+        arrays, values = read_pretrained(config.train.initial_weights)
+        check_unseen(values, config.model, config.train.initial_weights)
         print("\n".join(load_weights(network, arrays).lines()), flush=True)
     return network
 

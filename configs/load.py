@@ -50,23 +50,64 @@ def load_config(path, overrides=()):
     Raises:
         InputError: naming file, line and nearest key.
     """
+    leaves = _read_leaves(path, overrides)
+    config = Config(**{name: _build_section(section, name, leaves, path)
+                       for name, section in SECTIONS.items()})
+    _check(config, leaves, path)
+    return config
+
+
+def load_section(name, path, overrides=()):
+    """One checked section of a file that may lack the others, e.g. the model of configs/models/.
+
+    Args:
+        name: of the section.
+        path, overrides: as in ``load_config``.
+    """
+    leaves = _read_leaves(path, overrides)
+    section = _build_section(SECTIONS[name], name, leaves, path)
+    _check(section, leaves, path)
+    return section
+
+
+def override_section(section, overrides, path):
+    """A section with some values replaced by overrides, checked.
+
+    Args:
+        section: e.g. a ``ModelConfig``.
+        overrides: strings ``section.key=value``.
+        path: where the section is from, for errors.
+    """
+    name = next(name for name, kind in SECTIONS.items() if isinstance(section, kind))
+    leaves = {}
+    for override in overrides:
+        leaves.update(_read_override(override))
+    hints = typing.get_type_hints(type(section))
+    values = {key.partition(".")[2]: _convert(leaf, hints[key.partition(".")[2]], key)
+              for key, leaf in leaves.items() if key.startswith(f"{name}.")}
+    section = dataclasses.replace(section, **values)
+    _check(section, leaves, path)
+    return section
+
+
+def _read_leaves(path, overrides):
     if path is None:
         raise InputError("--config", "no file was given",
                          "write e.g. --config configs/pretrain/quickstart.yaml")
     leaves = _read_file(Path(path), str(path))
     for override in overrides:
         leaves.update(_read_override(override))
-    sections = {}
-    for name, section in SECTIONS.items():
-        sections[name] = _build_section(section, name, leaves, path)
-    config = Config(**sections)
+    return leaves
+
+
+def _check(checked, leaves, path):
+    """Let a section or the whole config check itself, and say where a wrong value stands."""
     try:
-        config.check()
+        checked.check()
     except InputError as error:
         leaf = leaves.get(error.place)
         place = f"{leaf.place}: {error.place}" if leaf else f"{path}: {error.place}"
         raise InputError(place, error.problem, error.mend) from None
-    return config
 
 
 def to_yaml(config):

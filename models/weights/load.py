@@ -19,6 +19,28 @@ CONFIG_KEYS = {
 }
 
 
+# What changes every result and yet no size, so that only the config tells.
+UNSEEN_KEYS = ("num_attention_heads", "hidden_act", "layer_norm_eps")
+
+
+def check_unseen(values, model_config, place):
+    """Refuse weights that were trained with what their sizes do not show.
+
+    Args:
+        values: model config values that came with the weights.
+        model_config: of the network.
+        place: of the weights, for the error.
+
+    Raises:
+        InputError: heads, activation or layer-norm epsilon differ.
+    """
+    for key in UNSEEN_KEYS:
+        ours = getattr(model_config, key)
+        if key in values and values[key] != ours:
+            raise InputError(place, f"the weights were trained with {key} {values[key]}, but "
+                             f"model.{key} is {ours}", f"write model.{key}: {values[key]}")
+
+
 @dataclass
 class Report:
     """What ``load_weights`` did, each a list of parameter names.

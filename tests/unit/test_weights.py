@@ -28,7 +28,7 @@ from models.weights.restricted_pickle import WeightsUnpickler
 from models.weights.torch_file import read_torch_file
 from tests.feeding import gradients, make_inputs, randomise
 
-FIXTURES = Path(__file__).parent / "fixtures/weights"
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures/weights"
 READERS = {"huggingface": huggingface, "paddlenlp": paddlenlp, "tensorflow": tensorflow}
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c"]
 SMALL = {"vocabulary": "vocab.txt", "vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 2,

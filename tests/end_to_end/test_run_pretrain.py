@@ -10,6 +10,7 @@ from safetensors.numpy import load_file
 import predict
 import run_pretrain
 from configs.command_line import run
+from configs.errors import InputError
 
 CONFIG = "configs/pretrain/quickstart.yaml"
 LOSSES = ("step", "samples", "loss", "mlm_loss", "nsp_loss", "mlm_accuracy", "nsp_accuracy",
@@ -140,6 +141,9 @@ def test_phase_two_starts_from_phase_one(tmp_path, pretrain, capsys):
     held_out = read_lines(tmp_path / "one" / "evaluations.jsonl")[-1]["mlm_loss"]
     assert result["held_out"]["mlm_loss"] == pytest.approx(held_out, abs=0.3)
     assert result["held_out"]["mlm_loss"] < np.log(30522) - 0.05
+    with pytest.raises(InputError, match="trained with hidden_act gelu, but model.hidden_act is"):
+        pretrain(tmp_path / "three", overrides=[f"train.initial_weights={checkpoint}",
+                                                "model.hidden_act=gelu_new"])
 
 
 def test_dry_run_describes_and_writes_nothing(tmp_path, pretrain, capsys):

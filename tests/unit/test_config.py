@@ -13,10 +13,10 @@ import pytest
 
 from configs.command_line import EXIT_BAD_INPUT, EXIT_INTERRUPTED, build_parser, run
 from configs.errors import InputError
-from configs.load import describe_keys, load_config, to_yaml
+from configs.load import describe_keys, load_config, load_section, to_yaml
 from configs.schema import SECTIONS, Config
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 MODELS = sorted((ROOT / "configs/models").glob("*.yaml"))
 RECIPES = sorted(path for path in (ROOT / "configs").rglob("*.yaml") if path not in MODELS)
 # What a file of configs/models leaves open.
@@ -151,7 +151,7 @@ def sizes(model):
 
 @pytest.mark.parametrize("name", BERT_SIZES)
 def test_bert_sizes(name):
-    model = load_config(ROOT / f"configs/models/{name}.yaml", MINIMAL).model
+    model = load_section("model", ROOT / f"configs/models/{name}.yaml")
     assert model.architecture == "bert" and sizes(model) == BERT_SIZES[name]
     assert (model.hidden_act, model.layer_norm_eps, model.max_position_embeddings,
             model.type_vocab_size, model.task_type_vocab_size) == ("gelu", 1e-12, 512, 2, 0)
@@ -159,7 +159,7 @@ def test_bert_sizes(name):
 
 @pytest.mark.parametrize("name", ERNIE_SIZES)
 def test_ernie_sizes(name):
-    model = load_config(ROOT / f"configs/models/{name}.yaml", MINIMAL).model
+    model = load_section("model", ROOT / f"configs/models/{name}.yaml")
     assert model.architecture == "ernie" and model.layer_norm_eps == 1e-12
     assert (*sizes(model), model.hidden_act, model.max_position_embeddings, model.type_vocab_size,
             model.task_type_vocab_size, model.vocab_size) == ERNIE_SIZES[name]
