@@ -74,22 +74,38 @@ class DataConfig:
     """Where the text comes from and how it becomes rows."""
 
     sources: List[str] = option(
-        [], "Text files or globs for prepare_data.py: a sentence a line, blank line between "
-            "documents, .gz allowed.")
+        [], "Text files or globs for prepare_data.py: plain text, JSON lines, WikiExtractor's "
+            "output or a Wikipedia XML dump; .gz, .bz2, .xz and .zst allowed.")
+    text_field: str = option("text", "Field of a JSON line that holds the text.")
+    language: Literal["en", "zh"] = option(
+        "en", "Language of the text: how it is split into sentences, and zh into words.")
+    lines: Literal["sentences", "paragraphs"] = option(
+        "sentences", "What a line of plain text is; paragraphs are split into sentences. "
+                     "A blank line ends a document.")
     directory: str = option(
         "prepared", "Folder of prepared shards: prepare_data.py writes it, training reads it.")
+    format: Literal["prepared", "hdf5", "tfrecord"] = option(
+        "prepared", "What lies in directory: prepare_data.py's shards, or ready-masked HDF5 "
+                    "(NVIDIA, PaddleNLP) or TFRecord (Google, Graphcore) files.")
     held_out_share: float = option(
         0.05, "Share of the documents that is kept out of training and used in evaluation.")
     sequence_length: int = option(128, "Slots of a row, special tokens included.")
     max_predictions: int = option(20, "Most masked tokens in a row; the first slots of the row.")
     masked_lm_probability: float = option(0.15, "Share of a row's tokens that is masked.")
+    masking: Literal["token", "whole_word", "ngram"] = option(
+        "token", "What is masked together: a token, a word, or (ERNIE) a phrase of up to "
+                 "max_ngram words.")
+    max_ngram: int = option(3, "Longest phrase in words, for masking: ngram.")
+    sequences_per_row: int = option(
+        1, "Most sequences that are packed into a row; 1 does not pack.")
     short_sequence_probability: float = option(
         0.1, "Share of samples cut to a random shorter length, as in BERT.")
     pair_objective: Literal["nsp", "sop", "none"] = option(
         "nsp", "Second objective: next sentence (BERT), sentence order (ERNIE), or none.")
 
     def check(self):
-        _positive(self, "data", "sequence_length", "max_predictions", "masked_lm_probability")
+        _positive(self, "data", "sequence_length", "max_predictions", "masked_lm_probability",
+                  "max_ngram", "sequences_per_row")
         _probability(self, "data", "held_out_share", "masked_lm_probability",
                      "short_sequence_probability")
         if self.max_predictions + 4 > self.sequence_length:
@@ -151,11 +167,14 @@ class RunConfig:
         1, "Copies of the model that share a global batch; the local engine computes them in turn.")
     accumulation_steps: Optional[int] = option(
         None, "Micro batches a replica adds up before an update; null derives it.")
+    data_workers: int = option(
+        0, "Processes that make batches ahead; 0 makes them in the training process.")
     threads: Optional[int] = option(None, "CPU threads; null takes every core it may use.")
     peak_flops: Optional[float] = option(
         None, "FLOP/s of the machine, for the mfu figure; null measures a matrix product at start.")
 
     def check(self):
+        _not_negative(self, "run", "data_workers")
         _positive(self, "run", "micro_batch_size", "replicas", "accumulation_steps",
                   "threads", "peak_flops")
 
