@@ -85,8 +85,9 @@ class PretrainingData:
             data.masked_lm_probability, data.max_predictions, seed, epoch, numbers)
         hidden = masking.replace_masked(text.tokens, masked, self.tokenizer.mask,
                                         len(self.tokenizer), seed, epoch, numbers)
-        slots = rows.predictions_first_slots(masked, text.is_token, data.max_predictions)
-        positions_in_text = np.broadcast_to(np.arange(data.sequence_length), slots.shape)
+        positions_in_text = np.broadcast_to(np.arange(data.sequence_length), masked.shape)
+        slots = rows.predictions_first_slots(masked, text.is_token, positions_in_text == 0,
+                                             data.max_predictions)
         labels = rows.scatter(np.where(masked, text.tokens, masking.IGNORED), slots)
         is_prediction = rows.scatter(masked, slots)
         return {

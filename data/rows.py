@@ -49,28 +49,46 @@ def join_segments(first, second, length, tokenizer):
     return TextRows(tokens, types, is_token, is_special)
 
 
-def predictions_first_slots(masked, is_token, max_predictions):
+def predictions_first_slots(masked, is_token, is_cls, max_predictions, sequences_per_row=1):
     """The slot that each token of a row moves to.
 
+    Masked tokens take the first slots. [CLS] of the row's i-th sequence takes slot
+    ``max_predictions + i``, where the pooler reads it. The other tokens take the slots
+    that are left, in order; the reserved slots of absent sequences stay padding until every
+    other slot is taken, so that a row holds as many tokens as it has slots, however many
+    sequences they are.
+
     Args:
-        masked: bool ``[batch, sequence]`` in the order of the text, at most
-            ``max_predictions`` a row.
-        is_token: bool ``[batch, sequence]``, false for padding; [CLS] is position 0.
+        masked: bool ``[batch, sequence]`` in the order of the text.
+        is_token: bool ``[batch, sequence]``, false for padding.
+        is_cls: bool ``[batch, sequence]``, true for the first token of each sequence.
         max_predictions: the slots that the masked-language-model head reads.
+        sequences_per_row: the slots behind them that the pooler reads.
 
     Returns:
-        int ``[batch, sequence]``: masked tokens take the first slots, [CLS] takes slot
-        ``max_predictions``, the other tokens the free slots in order. Padding gets
-        slots beyond the row.
+        int ``[batch, sequence]``; padding gets slots beyond the row.
+
+    Raises:
+        ValueError: a row has more masked tokens or more sequences than slots for them.
     """
-    is_cls = np.zeros(masked.shape, bool)
-    is_cls[:, 0] = True
+    predictions = _counts(masked, max_predictions, "masked tokens")
+    sequences = _counts(is_cls, sequences_per_row, "sequences")
+    length = masked.shape[1]
     is_other = is_token & ~masked & ~is_cls
-    other_slot = masked.sum(axis=1, keepdims=True) + np.cumsum(is_other, axis=1) - 1
-    other_slot += other_slot >= max_predictions
+    other_slot = predictions + np.cumsum(is_other, axis=1) - 1
+    other_slot += sequences_per_row * (other_slot >= max_predictions)
+    surplus = other_slot - length
+    other_slot = np.where(surplus < 0, other_slot, max_predictions + sequences + surplus)
     slots = np.where(masked, np.cumsum(masked, axis=1) - 1, other_slot)
-    slots[:, 0] = max_predictions
-    return np.where(is_token, slots, masked.shape[1])
+    slots = np.where(is_cls, max_predictions + np.cumsum(is_cls, axis=1) - 1, slots)
+    return np.where(is_token, slots, length)
+
+
+def _counts(marks, most, name):
+    counts = marks.sum(axis=1, keepdims=True)
+    if counts.max(initial=0) > most:
+        raise ValueError(f"{counts.max()} {name} in a row, but {most} slots for them")
+    return counts
 
 
 def scatter(values, slots, fill=0):

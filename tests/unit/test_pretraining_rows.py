@@ -124,10 +124,43 @@ def test_predictions_come_first_and_cls_behind_them():
     #                 CLS  a  b  c  SEP  d  SEP pad
     masked = np.array([[0, 0, 1, 0, 0, 1, 0, 0]], bool)
     is_token = np.array([[1, 1, 1, 1, 1, 1, 1, 0]], bool)
-    slots = rows.predictions_first_slots(masked, is_token, max_predictions=3)
+    is_cls = np.array([[1, 0, 0, 0, 0, 0, 0, 0]], bool)
+    slots = rows.predictions_first_slots(masked, is_token, is_cls, max_predictions=3)
     assert slots.tolist() == [[3, 2, 0, 4, 5, 1, 6, 8]]
     text = np.arange(10, 18)[None]
     assert rows.scatter(text, slots).tolist() == [[12, 15, 11, 10, 13, 14, 16, 0]]
+
+
+def test_each_sequence_has_its_cls_slot_and_absent_ones_leave_padding():
+    # Slots 0 and 1 are for predictions, 2 to 4 for three [CLS]; the row holds two sequences.
+    is_cls = np.array([[1, 0, 0, 1, 0, 0, 0, 0]], bool)
+    masked = np.array([[0, 0, 0, 0, 1, 0, 0, 0]], bool)
+    is_token = np.array([[1, 1, 1, 1, 1, 1, 0, 0]], bool)
+    slots = rows.predictions_first_slots(masked, is_token, is_cls, 2, sequences_per_row=3)
+    assert slots.tolist() == [[2, 1, 5, 3, 0, 6, 8, 8]]
+    # The slot of the third is taken only when no other is left.
+    is_token[:] = True
+    slots = rows.predictions_first_slots(masked, is_token, is_cls, 2, sequences_per_row=3)
+    assert slots.tolist() == [[2, 1, 5, 3, 0, 6, 7, 4]]
+
+
+def test_full_rows_of_any_depth_use_every_slot_once():
+    random = np.random.default_rng(0)
+    for depth in range(1, 5):
+        is_cls = np.zeros((50, 40), bool)
+        is_cls[:, 10 * np.arange(depth)] = True
+        masked = (random.random(is_cls.shape) < 0.1) & ~is_cls
+        slots = rows.predictions_first_slots(masked, np.ones_like(masked), is_cls, 15, 4)
+        assert (np.sort(slots, axis=1) == np.arange(40)).all()
+
+
+def test_too_many_predictions_or_sequences_are_refused():
+    is_cls = np.array([[1, 0, 0, 1, 0, 0, 0, 0]], bool)
+    is_token = np.ones((1, 8), bool)
+    with pytest.raises(ValueError, match="2 sequences in a row, but 1 slots"):
+        rows.predictions_first_slots(~is_token, is_token, is_cls, 3)
+    with pytest.raises(ValueError, match="6 masked tokens in a row, but 3 slots"):
+        rows.predictions_first_slots(~is_cls, is_token, is_cls, 3, 2)
 
 
 def test_rows_read_back_as_their_text(tiny_config):
