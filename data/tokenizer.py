@@ -1,6 +1,10 @@
 """WordPiece through the ``tokenizers`` library, from any of the vocabulary layouts."""
 
+import re
+from itertools import chain
 from pathlib import Path
+
+import numpy as np
 
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
@@ -8,6 +12,16 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from configs.errors import InputError
+
+# Where BERT's tokenizer always cuts, so that what lies between is tokenised on its own: at
+# white space, around ASCII punctuation and around each Chinese character. A newline is kept:
+# it ends a sentence.
+_WHITE = " \t\r\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+_PUNCTUATION = r"!-/:-@\[-`{-~"
+_CHINESE = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_PIECE = re.compile(f"[^{_WHITE}\n{_PUNCTUATION}{_CHINESE}]+|[{_PUNCTUATION}{_CHINESE}]|\n")
+_LARGEST_CACHE = 1 << 20
+_NEWLINE = 0  # its number in the table of pieces
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -35,6 +49,7 @@ class WordPieceTokenizer:
         # strip_accents=None follows lower_case, as BERT's own tokenizer does.
         self._tokenizer.normalizer = BertNormalizer(lowercase=lower_case, strip_accents=None)
         self._tokenizer.pre_tokenizer = BertPreTokenizer()
+        self._pieces = _PieceTable(self.encode)
 
     def __len__(self):
         return len(self.tokens)
@@ -44,9 +59,82 @@ class WordPieceTokenizer:
         encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
+    def encode_sentences(self, sentences, segment=None):
+        """Token ids of many sentences as one array; several times as fast as ``encode``.
+
+        Text repeats its words, so each distinct piece is tokenised once and looked up from
+        then on; the ids are those of ``encode``.
+
+        Args:
+            sentences: strings without newlines.
+            segment: cuts a sentence into its words, for languages that do not part them by
+                spaces; nothing may be lost in the cut.
+
+        Returns:
+            int64 ``[tokens]``; int64 ``[sentences]``, tokens of each; and bool ``[tokens]``,
+            whether a token goes on with the word of the one before (without ``segment``,
+            and for ``##`` pieces, never: the vocabulary tells of those).
+        """
+        text = "\n".join(sentences) + "\n"
+        pieces = _PIECE.findall(text)
+        numbers, ids, starts, counts = self._pieces.look_up(pieces)
+        counts = counts[numbers]
+        ends = np.cumsum(counts)
+        offsets = np.arange(ends[-1]) - np.repeat(ends - counts, counts)
+        tokens = ids[np.repeat(starts[numbers], counts) + offsets]
+        continues = np.zeros(len(tokens), bool)
+        if segment:
+            inside = ~_word_starts(sentences, segment, len(text))
+            positions = np.fromiter((match.start() for match in _PIECE.finditer(text)), np.int64)
+            has_tokens = counts > 0
+            continues[(ends - counts)[has_tokens]] = inside[positions][has_tokens]
+        return tokens, np.diff(ends[numbers == _NEWLINE], prepend=0), continues
+
+    def continuation_pieces(self):
+        """bool ``[vocabulary]``: which tokens go on with a word by their own name (``##…``)."""
+        return np.array([token.startswith("##") for token in self.tokens])
+
     def decode(self, ids):
         """Readable text of token ids, word pieces joined."""
         return " ".join(self.tokens[number] for number in ids).replace(" ##", "")
+
+
+def _word_starts(sentences, segment, length):
+    """bool ``[length]``: where a word begins in the sentences, each ended by a newline."""
+    words = chain.from_iterable(chain(segment(sentence), "\n") for sentence in sentences)
+    ends = np.cumsum(np.fromiter(map(len, words), np.int64))
+    is_start = np.zeros(length + 1, bool)
+    is_start[0] = is_start[ends] = True
+    return is_start[:length]
+
+
+class _PieceTable:
+    """Numbers of the pieces met so far, and the token ids of each, in flat arrays."""
+
+    def __init__(self, encode):
+        self.encode = encode
+        self._clear()
+
+    def look_up(self, pieces):
+        """Numbers ``[pieces]``, and by number: flat ids, where they start, how many they are."""
+        if len(self.numbers) > _LARGEST_CACHE:
+            self._clear()
+        missing = sorted(set(pieces) - self.numbers.keys())
+        if missing:
+            self._add(missing, self.encode(missing))
+        numbers = np.fromiter(map(self.numbers.__getitem__, pieces), np.int64, len(pieces))
+        return numbers, self.ids, self.starts, self.counts
+
+    def _clear(self):
+        self.numbers = {}
+        self.ids, self.counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._add(["\n"], [[]])
+
+    def _add(self, pieces, encoded):
+        self.numbers.update(zip(pieces, range(len(self.numbers), len(self.numbers) + len(pieces))))
+        self.ids = np.concatenate([self.ids, np.fromiter(chain.from_iterable(encoded), np.int64)])
+        self.counts = np.concatenate([self.counts, [len(ids) for ids in encoded]])
+        self.starts = np.cumsum(self.counts) - self.counts
 
 
 def read_vocabulary(path):
