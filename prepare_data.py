@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Prepare pretraining data: raw text to shards of token ids."""
+"""Prepare pretraining data: raw text to shards of token ids. ``verify DIR`` checks a folder."""
 
+import argparse
+import os
 import sys
 from pathlib import Path
-
-from tqdm import tqdm
 
 from configs.command_line import build_parser, run
 from configs.errors import InputError
@@ -12,59 +12,67 @@ from configs.load import load_config
 
 
 def main(argv=None):
-    """Prepare the text that a recipe names; return the manifest of the prepared folder."""
+    """Prepare the text that a recipe names, or verify a prepared folder.
+
+    Returns:
+        The manifest of the prepared folder, or what was found in the verified one.
+    """
+    argv = sys.argv[1:] if argv is None else argv
+    if argv[:1] == ["verify"]:
+        return verify_folder(argv[1:])
     parser = build_parser(__doc__)
     parser.add_argument("--input", nargs="+", metavar="FILE",
                         help="text files or globs instead of the recipe's data.sources")
+    parser.add_argument("--workers", type=int, metavar="N", default=len(os.sched_getaffinity(0)),
+                        help="processes that parse and tokenise (default: one a core)")
+    parser.add_argument("--part", type=read_part, default=(1, 1), metavar="I/N",
+                        help="prepare the I-th of N parts, e.g. in a cluster's array job")
     arguments = parser.parse_args(argv)
     if not arguments.config:
         parser.error("--config is required: it names the vocabulary and the settings")
+    if arguments.workers < 1:
+        raise InputError("--workers", f"{arguments.workers} is not positive", "write 1 or more")
     config = load_config(arguments.config, arguments.overrides)
-    return prepare(config, arguments.input or config.data.sources,
-                   Path(arguments.output or config.data.directory))
+    return prepare_text(config, arguments.input or config.data.sources,
+                        Path(arguments.output or config.data.directory), arguments.workers,
+                        arguments.part)
 
 
-def prepare(config, patterns, directory):
-    """Write ``directory`` from the files that ``patterns`` match, or find it up to date."""
-    from data import shards
+def prepare_text(config, patterns, directory, workers, part):
+    """Write ``directory`` from the files that ``patterns`` match, or find it complete."""
     from data.corpus import find_sources
-    from data.tokenizer import WordPieceTokenizer
+    from data.preparation import prepare
 
-    paths = find_sources(patterns)
-    tokenizer = WordPieceTokenizer(config.model.vocabulary, config.model.lower_case)
-    settings = {
-        "sources": [{"file": str(path), "sha256": shards.file_hash(path)} for path in paths],
-        "vocabulary": config.model.vocabulary,
-        "vocabulary_sha256": shards.file_hash(config.model.vocabulary),
-        "lower_case": config.model.lower_case,
-        "held_out_share": config.data.held_out_share,
-    }
-    manifest = shards.read_manifest(directory)
-    if manifest is None:
-        if directory.exists():
-            raise InputError(directory, "exists and is no prepared folder",
-                             "choose another --output")
-        documents = split_documents(paths, config.data.held_out_share)
-        manifest = shards.write_prepared(directory, documents, tokenizer, settings)
-    elif {key: manifest.get(key) for key in settings} != settings:
-        raise InputError(directory, "was prepared from other text or with other settings",
-                         "remove it or choose another --output")
+    manifest = prepare(find_sources(patterns), config, directory, workers, part)
     for split, counts in manifest["counts"].items():
         print(f"{directory}: {split}: {counts['documents']} documents, "
               f"{counts['sentences']} sentences, {counts['tokens']} tokens")
     return manifest
 
 
-def split_documents(paths, held_out_share):
-    """Yield ``(split, sentences)``; held-out documents are spread evenly over the text."""
-    from data.corpus import read_documents
+def verify_folder(argv):
+    """Check every file of a prepared folder, print and return its statistics."""
+    from data.verification import verify
 
-    number = 0
-    for path in tqdm(paths, desc="reading", unit="file", disable=not sys.stderr.isatty()):
-        for sentences in read_documents(path):
-            number += 1
-            is_held_out = int(number * held_out_share) > int((number - 1) * held_out_share)
-            yield "held_out" if is_held_out else "train", sentences
+    parser = argparse.ArgumentParser(prog="prepare_data.py verify", description=verify.__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", metavar="DIR")
+    parser.add_argument("--sequence-length", type=int, nargs="+", default=[128, 512],
+                        help="row lengths to tell padding and packing for (default: 128 512)")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    arguments = parser.parse_args(argv)
+    statistics = verify(arguments.directory, arguments.sequence_length)
+    for key, value in statistics.items():
+        print(f"{key}: {value}")
+    return statistics
+
+
+def read_part(text):
+    """``I/N`` as two integers with 1 <= I <= N."""
+    first, _, second = text.partition("/")
+    if not (first.isdecimal() and second.isdecimal() and 1 <= int(first) <= int(second)):
+        raise argparse.ArgumentTypeError(f"'{text}' is no part: write I/N, e.g. 1/4")
+    return int(first), int(second)
 
 
 if __name__ == "__main__":

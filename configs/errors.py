@@ -13,3 +13,7 @@ class InputError(Exception):
         if mend:
             message += f"; {mend}"
         super().__init__(" ".join(message.split()))
+
+    def __reduce__(self):
+        # So that one raised in a worker process arrives whole.
+        return InputError, (self.place, self.problem, self.mend)

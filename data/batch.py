@@ -46,3 +46,21 @@ class Batch:
         inputs = {name: array[start:stop] for name, array in self.inputs.items()}
         labels = {name: array[start:stop] for name, array in self.labels.items()}
         return Batch(**inputs, labels=labels)
+
+
+def join_batches(parts):
+    """One batch of the rows of several, its weights again a mean over all of them."""
+    inputs = {name: np.concatenate([getattr(part, name) for part in parts])
+              for name in Batch.INPUTS}
+    labels = {name: np.concatenate([part.labels[name] for part in parts])
+              for name in parts[0].labels}
+    for name, array in labels.items():
+        if name.endswith("_weights"):
+            labels[name] = mean_weights(array > 0)
+    return Batch(**inputs, labels=labels)
+
+
+def mean_weights(counted):
+    """float32 weights that are alike where ``counted`` is true, sum to 1, and are 0 elsewhere."""
+    counted = counted.astype(np.float32)
+    return counted / max(counted.sum(), 1)

@@ -1,13 +1,18 @@
 """Prepared text on disk: token ids that are memory-mapped, never copied, never pickled.
 
-A prepared folder holds ``manifest.json`` (written last), ``token_counts.npy`` and, for
-each of ``train`` and ``held_out``, shards of three arrays: ``tokens`` (ids, 2 bytes each
-where the vocabulary allows), ``sentences`` (where each starts in tokens) and
-``documents`` (where each starts in sentences).
+A prepared folder holds ``manifest.json`` (written last) and folders ``shard_NNNNN``, each
+with the documents of a stretch of the sources. In a shard, ``train`` and ``held_out`` have
+three arrays each: ``tokens`` (codes, 2 bytes each where the vocabulary allows), ``sentences``
+(where each starts in tokens) and ``documents`` (where each starts in sentences).
+
+A code is a token's id, or id + vocabulary size where the token goes on with the word of the
+token before, as the Chinese word segmenter has it. So word boundaries cost no byte; the rare
+id whose sum needs more than two bytes loses its mark.
 """
 
 import hashlib
 import json
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,20 +22,170 @@ import numpy as np
 from configs.errors import InputError
 
 SPLITS = ("train", "held_out")
-TOKENS_PER_SHARD = 1 << 26
-SENTENCES_AT_ONCE = 4096
+ARRAYS = ("tokens", "sentences", "documents")
+COUNTS = ("documents", "sentences", "tokens")
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Whole documents as token ids."""
+    """Whole documents as codes."""
 
     tokens: np.ndarray
-    """uint16 or uint32 ``[tokens]``"""
+    """uint16 or uint32 ``[tokens]``: codes"""
     sentences: np.ndarray
     """uint32 ``[sentences + 1]``: first token of each sentence, then the end"""
     documents: np.ndarray
     """uint32 ``[documents + 1]``: first sentence of each document, then the end"""
+
+    def counts(self):
+        """Documents, sentences and tokens, by name."""
+        return {"documents": len(self.documents) - 1, "sentences": len(self.sentences) - 1,
+                "tokens": len(self.tokens)}
+
+
+def make_shard(tokens, sentence_sizes, document_sizes, dtype):
+    """A shard of arrays in memory.
+
+    Args:
+        tokens: codes ``[tokens]``.
+        sentence_sizes: tokens of each sentence.
+        document_sizes: sentences of each document.
+        dtype: of the stored codes.
+    """
+    ends = [np.concatenate([[0], np.cumsum(sizes, dtype=np.uint32)]).astype(np.uint32)
+            for sizes in (sentence_sizes, document_sizes)]
+    return Shard(np.asarray(tokens).astype(dtype), *ends)
+
+
+def code_dtype(vocabulary_size):
+    """The type of stored codes: two bytes where every id fits."""
+    return np.uint16 if vocabulary_size <= 1 << 16 else np.uint32
+
+
+def encode_continuations(tokens, continues, vocabulary_size):
+    """Ids and word boundaries as codes, see the module's docstring."""
+    largest = np.iinfo(code_dtype(vocabulary_size)).max
+    codes = tokens + vocabulary_size * continues
+    return np.where(codes <= largest, codes, tokens)
+
+
+def decode_continuations(codes, vocabulary_size):
+    """Codes as ids, and bool of the same shape: whether each goes on with a word."""
+    continues = codes >= vocabulary_size
+    return codes - vocabulary_size * continues, continues
+
+
+class ShardWriter:
+    """Writes ``directory/shard_NNNNN`` piece by piece; it appears whole or not at all."""
+
+    def __init__(self, directory, number, dtype):
+        self.final = Path(directory) / f"shard_{number:05d}"
+        self.partial = self.final.with_name(self.final.name + ".partial")
+        shutil.rmtree(self.partial, ignore_errors=True)
+        self.dtype = dtype
+        self.counts = {split: dict.fromkeys(COUNTS, 0) for split in SPLITS}
+        self.streams = {}
+        for split in SPLITS:
+            (self.partial / split).mkdir(parents=True)
+            for name in ARRAYS:
+                self.streams[split, name] = open(self.partial / split / f"{name}.bin", "wb")
+        # Sentences and documents begin with where the first one starts.
+        for (_, name), stream in self.streams.items():
+            if name != "tokens":
+                stream.write(np.zeros(1, np.uint32).tobytes())
+
+    def append(self, split, part):
+        """Add the documents of a ``Shard`` in memory."""
+        counts = self.counts[split]
+        self._write(split, "tokens", part.tokens.astype(self.dtype))
+        self._write(split, "sentences", part.sentences[1:] + np.uint32(counts["tokens"]))
+        self._write(split, "documents", part.documents[1:] + np.uint32(counts["sentences"]))
+        for name, count in part.counts().items():
+            counts[name] += count
+
+    def close(self, origin):
+        """Let the shard appear.
+
+        Args:
+            origin: JSON-ready dict that says which part of the sources it holds.
+        """
+        self._close_streams()
+        record = {**origin, "counts": self.counts, "dtype": np.dtype(self.dtype).name,
+                  "files": hash_files(self.partial)}
+        write_json(self.partial / "shard.json", record)
+        os.replace(self.partial, self.final)
+
+    def abandon(self):
+        """Leave nothing behind."""
+        self._close_streams()
+        shutil.rmtree(self.partial, ignore_errors=True)
+
+    def _write(self, split, name, array):
+        self.streams[split, name].write(array.tobytes())
+
+    def _close_streams(self):
+        for stream in self.streams.values():
+            stream.close()
+
+
+def read_records(directory):
+    """``shard.json`` of each shard, in order."""
+    return [read_json(path / "shard.json") for path in shard_folders(directory)]
+
+
+def shard_folders(directory):
+    """Folders of whole shards, in order."""
+    return sorted(path for path in Path(directory).glob("shard_*") if path.suffix != ".partial")
+
+
+def open_shards(directory, split):
+    """Map the shards of a split into memory.
+
+    Raises:
+        InputError: a file is missing or cut short.
+    """
+    return [_open_shard(folder, split) for folder in shard_folders(directory)]
+
+
+def _open_shard(folder, split):
+    record = read_json(folder / "shard.json")
+    counts = record["counts"][split]
+    sizes = {"tokens": counts["tokens"], "sentences": counts["sentences"] + 1,
+             "documents": counts["documents"] + 1}
+    dtypes = {"tokens": record["dtype"], "sentences": "uint32", "documents": "uint32"}
+    return Shard(*(_map(folder / split / f"{name}.bin", dtypes[name], sizes[name])
+                   for name in ARRAYS))
+
+
+def count_tokens(directory, vocabulary_size):
+    """How often each token stands in the training split: int64 ``[vocabulary]``."""
+    counts = np.zeros(vocabulary_size, np.int64)
+    for shard in open_shards(directory, "train"):
+        tokens, _ = decode_continuations(shard.tokens.astype(np.int64), vocabulary_size)
+        counts += np.bincount(tokens, minlength=vocabulary_size)
+    return counts
+
+
+def read_manifest(directory):
+    """The manifest of a prepared folder, or None where there is none."""
+    path = Path(directory) / "manifest.json"
+    return read_json(path) if path.is_file() else None
+
+
+def read_json(path):
+    """A JSON file that this module wrote."""
+    try:
+        return json.loads(Path(path).read_text("utf-8"))
+    except (OSError, ValueError):
+        raise InputError(path, "is missing or damaged",
+                         "remove the folder and prepare again") from None
+
+
+def write_json(path, value):
+    """Write a JSON file whole or not at all."""
+    partial = Path(path).with_name(Path(path).name + ".partial")
+    partial.write_text(json.dumps(value, indent=2), "utf-8")
+    os.replace(partial, path)
 
 
 def file_hash(path):
@@ -42,130 +197,19 @@ def file_hash(path):
     return digest.hexdigest()
 
 
-def write_prepared(directory, documents, tokenizer, settings):
-    """Write a prepared folder whole or not at all.
-
-    Args:
-        directory: its final name, which must not exist.
-        documents: iterable of ``(split, sentences)``.
-        tokenizer: what ``encode``s sentences.
-        settings: what the manifest records beside the counts.
-
-    Returns:
-        The manifest, a dict.
-
-    Raises:
-        InputError: there was no text.
-    """
-    directory = Path(directory)
-    partial = directory.with_name(directory.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    try:
-        writers = {split: _SplitWriter(partial / split, tokenizer) for split in SPLITS}
-        for split, sentences in documents:
-            writers[split].add(sentences)
-        counts = {split: writer.close() for split, writer in writers.items()}
-        if not counts["train"]["tokens"]:
-            raise InputError("data.sources", "no text in any file", "check the files")
-        np.save(partial / "token_counts.npy", writers["train"].token_counts)
-        manifest = {**settings, "counts": counts}
-        (partial / "manifest.json").write_text(json.dumps(manifest, indent=2), "utf-8")
-        partial.rename(directory)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
-    return manifest
+def hash_files(directory):
+    """Hashes of all files below a folder, by relative path."""
+    return {str(path.relative_to(directory)): file_hash(path)
+            for path in sorted(directory.rglob("*")) if path.is_file()}
 
 
-def read_manifest(directory):
-    """The manifest of a prepared folder, or None where there is none."""
-    path = Path(directory) / "manifest.json"
-    if not path.is_file():
-        return None
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except ValueError:
-        raise InputError(path, "not a manifest", "remove the folder and prepare again") from None
-
-
-def open_shards(directory, split):
-    """Map the shards of a split into memory.
-
-    Raises:
-        InputError: a file is missing or cut short.
-    """
-    folders = sorted((Path(directory) / split).glob("shard_*"))
-    return [Shard(*(_map(folder / f"{name}.npy") for name in ("tokens", "sentences", "documents")))
-            for folder in folders]
-
-
-def _map(path):
-    try:
-        # np.asarray drops the memmap subclass, whose every slice costs a microsecond more.
-        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(path, f"not a whole array ({error})",
-                         "remove the folder and prepare again") from None
-
-
-class _SplitWriter:
-    """Gathers documents, tokenises many sentences at once, writes a shard when it is full."""
-
-    def __init__(self, directory, tokenizer):
-        self.directory, self.tokenizer = directory, tokenizer
-        self.dtype = np.uint16 if len(tokenizer) <= 1 << 16 else np.uint32
-        self.token_counts = np.zeros(len(tokenizer), np.int64)
-        self.totals = {"documents": 0, "sentences": 0, "tokens": 0, "shards": 0}
-        self.waiting, self.waiting_sentences = [], 0
-        self._start_shard()
-
-    def add(self, sentences):
-        self.waiting.append(sentences)
-        self.waiting_sentences += len(sentences)
-        if self.waiting_sentences >= SENTENCES_AT_ONCE:
-            self._encode()
-
-    def close(self):
-        """Write what is left and return the totals."""
-        self._encode()
-        self._write_shard()
-        return self.totals
-
-    def _start_shard(self):
-        self.tokens, self.token_total = [], 0
-        self.sentences, self.documents = [0], [0]
-
-    def _encode(self):
-        ids = iter(self.tokenizer.encode(s for document in self.waiting for s in document))
-        for document in self.waiting:
-            encoded = [next(ids) for _ in document]
-            self._append([sentence for sentence in encoded if sentence])
-        self.waiting, self.waiting_sentences = [], 0
-
-    def _append(self, document):
-        if not document:
-            return
-        for sentence in document:
-            self.tokens.append(np.array(sentence, self.dtype))
-            self.token_total += len(sentence)
-            self.sentences.append(self.token_total)
-        self.documents.append(len(self.sentences) - 1)
-        if self.token_total >= TOKENS_PER_SHARD:
-            self._write_shard()
-
-    def _write_shard(self):
-        if not self.token_total:
-            return
-        folder = self.directory / f"shard_{self.totals['shards']:05d}"
-        folder.mkdir(parents=True)
-        tokens = np.concatenate(self.tokens)
-        np.save(folder / "tokens.npy", tokens)
-        np.save(folder / "sentences.npy", np.array(self.sentences, np.uint32))
-        np.save(folder / "documents.npy", np.array(self.documents, np.uint32))
-        self.token_counts += np.bincount(tokens, minlength=len(self.token_counts))
-        self.totals["tokens"] += self.token_total
-        self.totals["sentences"] += len(self.sentences) - 1
-        self.totals["documents"] += len(self.documents) - 1
-        self.totals["shards"] += 1
-        self._start_shard()
+def _map(path, dtype, size):
+    expected = size * np.dtype(dtype).itemsize
+    found = path.stat().st_size if path.is_file() else 0
+    if found != expected:
+        raise InputError(path, f"has {found} bytes, not {expected}",
+                         "remove the folder and prepare again")
+    if not size:
+        return np.zeros(0, dtype)
+    # np.asarray drops the memmap subclass, whose every slice costs a microsecond more.
+    return np.asarray(np.memmap(path, dtype, "r", shape=(size,)))
