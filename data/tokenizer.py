@@ -49,7 +49,8 @@ class WordPieceTokenizer:
         # strip_accents=None follows lower_case, as BERT's own tokenizer does.
         self._tokenizer.normalizer = BertNormalizer(lowercase=lower_case, strip_accents=None)
         self._tokenizer.pre_tokenizer = BertPreTokenizer()
-        self._pieces = _PieceTable(self.encode)
+        self._pieces = _PieceTable(
+            lambda text: self._tokenizer.encode(text, add_special_tokens=False))
 
     def __len__(self):
         return len(self.tokens)
@@ -119,21 +120,30 @@ class _PieceTable:
         """Numbers ``[pieces]``, and by number: flat ids, where they start, how many they are."""
         if len(self.numbers) > _LARGEST_CACHE:
             self._clear()
-        missing = sorted(set(pieces) - self.numbers.keys())
+        missing = sorted(piece for piece in set(pieces) if piece not in self.numbers)
         if missing:
-            self._add(missing, self.encode(missing))
+            self._add(missing, *self._encode(missing))
         numbers = np.fromiter(map(self.numbers.__getitem__, pieces), np.int64, len(pieces))
         return numbers, self.ids, self.starts, self.counts
 
     def _clear(self):
         self.numbers = {}
         self.ids, self.counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
-        self._add(["\n"], [[]])
+        self._add(["\n"], [], [0])
 
-    def _add(self, pieces, encoded):
+    def _encode(self, pieces):
+        """Flat ids of some pieces, and how many each has: one call for all, told by offsets."""
+        encoding = self.encode(" ".join(pieces))
+        lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
+        piece_starts = np.cumsum(lengths + 1) - lengths - 1
+        token_starts = np.array([start for start, _ in encoding.offsets], np.int64)
+        piece = np.searchsorted(piece_starts, token_starts, side="right") - 1
+        return encoding.ids, np.bincount(piece, minlength=len(pieces))
+
+    def _add(self, pieces, ids, counts):
         self.numbers.update(zip(pieces, range(len(self.numbers), len(self.numbers) + len(pieces))))
-        self.ids = np.concatenate([self.ids, np.fromiter(chain.from_iterable(encoded), np.int64)])
-        self.counts = np.concatenate([self.counts, [len(ids) for ids in encoded]])
+        self.ids = np.concatenate([self.ids, np.array(ids, np.int64)])
+        self.counts = np.concatenate([self.counts, np.array(counts, np.int64)])
         self.starts = np.cumsum(self.counts) - self.counts
 
 

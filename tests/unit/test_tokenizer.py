@@ -54,3 +54,22 @@ def test_bad_vocabulary_is_refused(tmp_path, content, problem):
     with pytest.raises(InputError, match="vocab.txt") as error:
         WordPieceTokenizer(path)
     assert problem in str(error.value)
+
+
+@pytest.mark.parametrize("name, lower_case, sample", [
+    ("bert_base_uncased", True, "wikipedia_en"), ("bert_base_uncased", False, "wikipedia_en"),
+    ("bert_base_chinese", True, "wikipedia_zh"), ("ernie_1.0_zh", True, "wikipedia_zh"),
+    ("bert_base_uncased", True, "wikipedia_zh"), ("ernie_3.0_zh", True, "wikipedia_en")])
+def test_fast_ids_are_those_of_the_library(name, lower_case, sample):
+    tokenizer = WordPieceTokenizer(f"{FOLDER}{name}.txt", lower_case)
+    with open(f"data/samples/{sample}.txt", encoding="utf-8", newline="\n") as stream:
+        sentences = [line for line in stream.read(400_000).split("\n") if line]
+    odd = ["", " \t ", "x" * 150 + " y", "\u0300ab\u0301 \x1cjoined\x1d", "a\u2028b\u3000c\u0085d",
+           "İstanbul ΣΑΣ ﬁ ½ é", "😀👍🏽 \u200bzero", "中\u0301文abc中", "[MASK]##ing a##b", "\ufffd\x00z"]
+    expected = tokenizer.encode(sentences + odd)
+    tokens, sizes, continues = tokenizer.encode_sentences(sentences + odd)
+    assert sizes.tolist() == [len(ids) for ids in expected]
+    assert tokens.tolist() == [token for ids in expected for token in ids]
+    assert not continues.any()
+    again, _, _ = tokenizer.encode_sentences(odd[::-1])
+    assert again.tolist() == [token for ids in tokenizer.encode(odd[::-1]) for token in ids]
