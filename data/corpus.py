@@ -1,11 +1,33 @@
-"""Raw text files to documents: a sentence a line, a blank line between documents."""
+"""Raw text files to documents: found, cut into raw documents, and read as sentences."""
 
 import glob
-import gzip
-import zlib
+import itertools
+import re
 from pathlib import Path
 
 from configs.errors import InputError
+from data.sources.documents import (RawDocument, read_extracted, read_json, read_plain,
+                                    split_documents)
+from data.sources.dump import read_pages
+from data.sources.sentences import is_prose, split_sentences
+from data.sources.streams import COMPRESSED, read_blocks
+from data.sources.wikitext import strip_wikitext
+
+__all__ = ["RawDocument", "find_sources", "raw_documents", "parse_document"]
+
+_JSON_SUFFIXES = (".jsonl", ".json", ".ndjson")
+# Format characters (zero-width and bidirectional marks, soft hyphens, a byte order mark) and
+# the halves of characters that JSON can escape. BERT's tokenizer drops the former as well;
+# in words they would mislead what splits sentences and Chinese words.
+_INVISIBLE = re.compile(
+    "[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\ud800-\udfff]")
+
+_READERS = {
+    "text": read_plain,
+    "json": read_json,
+    "extracted": read_extracted,
+    "wikitext": lambda document, settings: strip_wikitext(document.text),
+}
 
 
 def find_sources(patterns):
@@ -26,34 +48,58 @@ def find_sources(patterns):
     return paths
 
 
-def read_documents(path):
-    """Yield the documents of a file, each a list of its sentences, without blank lines.
+def raw_documents(path, progress=None):
+    """Stream the RawDocuments of a file; ``parse_document`` reads them, in any process.
+
+    The suffix tells the compression (.gz .bz2 .xz .zst) and JSON lines; how the text begins
+    tells a Wikipedia dump, WikiExtractor's output and plain text apart. A file without text
+    has no documents.
+
+    Args:
+        path: the file.
+        progress: called now and then with the bytes of the file that are read.
 
     Raises:
-        InputError: the file cannot be read, is cut short or is not UTF-8.
+        InputError: the file cannot be read, is cut short, is not UTF-8 or no such format.
     """
-    sentences = []
-    for line in _lines(path):
-        sentence = line.strip()
-        if sentence:
-            sentences.append(sentence)
-        elif sentences:
-            yield sentences
-            sentences = []
-    if sentences:
-        yield sentences
+    path = Path(path)
+    blocks = read_blocks(path, progress)
+    first = next(blocks, b"")
+    kind, blocks = _kind(path, first), itertools.chain([first], blocks)
+    return read_pages(path, blocks) if kind == "wikitext" else split_documents(path, blocks, kind)
 
 
-def _lines(path):
-    opener = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opener(path, "rb") as stream:
-            for number, line in enumerate(stream, 1):
-                try:
-                    # Only a newline ends a line: U+2028 and the like are text.
-                    yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-                except UnicodeDecodeError as error:
-                    raise InputError(f"{path}:{number}", f"byte {error.start} of the line is not "
-                                     "UTF-8", "convert the file to UTF-8") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(path, f"cannot be read ({error})", "copy the file again") from None
+def _kind(path, first):
+    suffixes = [suffix for suffix in path.suffixes if suffix not in COMPRESSED]
+    suffix = suffixes[-1] if suffixes else ""
+    begin = first.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if suffix in _JSON_SUFFIXES or begin.startswith(b'{"id":'):  # wiki_00 has no suffix
+        return "json"
+    # Dumps in parts have odd suffixes, such as .xml-p1p41242.
+    if suffix == ".xml" or begin.startswith((b"<?xml", b"<mediawiki")):
+        return "wikitext"
+    return "extracted" if begin.startswith(b"<doc ") else "text"
+
+
+def parse_document(document, settings):
+    """The sentences of a RawDocument: tidy, none empty; a list that may itself be empty.
+
+    Args:
+        document: what ``raw_documents`` yields.
+        settings: a DataConfig; ``text_field``, ``language`` and ``lines`` are used. Lines of
+            other formats than plain text are always paragraphs.
+
+    Raises:
+        InputError: malformed JSON, a missing field, or a WikiExtractor document cut short.
+    """
+    text = _READERS[document.kind](document, settings)
+    if not text.isascii():
+        text = _INVISIBLE.sub("", text)
+    lines = [" ".join(line.split()) for line in text.split("\n")]
+    if document.kind == "text" and settings.lines == "sentences":
+        return [line for line in lines if line]
+    sentences = [sentence for line in lines if line
+                 for sentence in split_sentences(line, settings.language)]
+    if document.kind == "wikitext":
+        sentences = [sentence for sentence in sentences if is_prose(sentence)]
+    return sentences
