@@ -10,12 +10,13 @@ from data.sources.documents import (RawDocument, read_extracted, read_json, read
                                     split_documents)
 from data.sources.dump import read_pages
 from data.sources.sentences import is_prose, split_sentences
-from data.sources.streams import COMPRESSED, read_blocks
+from data.sources.streams import BLOCK, COMPRESSED, read_blocks
 from data.sources.wikitext import strip_wikitext
 
 __all__ = ["RawDocument", "find_sources", "raw_documents", "parse_document"]
 
 _JSON_SUFFIXES = (".jsonl", ".json", ".ndjson")
+_BLANK = b"\xef\xbb\xbf \t\r\n"  # a byte order mark and white space
 # Format characters (zero-width and bidirectional marks, soft hyphens, a byte order mark) and
 # the halves of characters that JSON can escape. BERT's tokenizer drops the former as well;
 # in words they would mislead what splits sentences and Chinese words.
@@ -64,15 +65,25 @@ def raw_documents(path, progress=None):
     """
     path = Path(path)
     blocks = read_blocks(path, progress)
-    first = next(blocks, b"")
-    kind, blocks = _kind(path, first), itertools.chain([first], blocks)
+    head = _head(blocks)
+    kind, blocks = _kind(path, head), itertools.chain([head], blocks)
     return read_pages(path, blocks) if kind == "wikitext" else split_documents(path, blocks, kind)
 
 
-def _kind(path, first):
+def _head(blocks):
+    """The first blocks, up to some text: a block may be of any size."""
+    head = b""
+    for block in blocks:
+        head += block
+        if len(head.lstrip(_BLANK)) > 16 or len(head) > BLOCK:
+            break
+    return head
+
+
+def _kind(path, head):
     suffixes = [suffix for suffix in path.suffixes if suffix not in COMPRESSED]
     suffix = suffixes[-1] if suffixes else ""
-    begin = first.lstrip(b"\xef\xbb\xbf \t\r\n")
+    begin = head.lstrip(_BLANK)
     if suffix in _JSON_SUFFIXES or begin.startswith(b'{"id":'):  # wiki_00 has no suffix
         return "json"
     # Dumps in parts have odd suffixes, such as .xml-p1p41242.

@@ -73,8 +73,10 @@ def read_json(document, settings):
     text = row.get(settings.text_field)
     if not isinstance(text, str):
         problem = "holds no text" if settings.text_field in row else "is missing"
+        others = [name for name, value in row.items() if isinstance(value, str)][:8]
         raise InputError(document.place, f"the field '{settings.text_field}' {problem}",
-                         f"set data.text_field to one of {', '.join(row)}")
+                         f"set data.text_field, perhaps to one of: {', '.join(others)}"
+                         if others else "remove the line")
     # With "revid" it is WikiExtractor's --json output, which is escaped and may begin with
     # the title.
     return _untitled(html.unescape(text), row.get("title")) if "revid" in row else text

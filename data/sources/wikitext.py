@@ -72,7 +72,7 @@ def strip_wikitext(text):
 def _read_sections(text):
     """Leave out headings, and sections such as References with all below them."""
     kept, begin, unread = [], 0, None
-    text += "\n"
+    text = f"\n{text}\n"
     for heading in _HEADING.finditer(text):
         if unread is None:
             kept.append(text[begin:heading.start()])
@@ -97,11 +97,10 @@ def _expand(text):
 
 
 def _spoken_words(template):
-    name, *arguments = template[1].split("|")
-    shown = _SPOKEN_TEMPLATES.get(name.strip().lower())
+    name, *words = (part.strip() for part in template[1].split("|") if "=" not in part)
+    shown = _SPOKEN_TEMPLATES.get(name.lower())
     if shown is None:
         return ""
-    words = [argument.strip() for argument in arguments if "=" not in argument]
     if words[1:2] and words[1] in _RANGE_WORDS:  # 5 to 6 km
         shown = slice(0, 4)
     begin = [name] if name.lower() == "as of" else []
