@@ -1,0 +1,1 @@
+"""Readers of ready-masked pretraining files that other projects made."""
