@@ -41,7 +41,9 @@ def find_sources(patterns):
         raise InputError("data.sources", "no text to prepare", "name files or globs")
     paths = []
     for pattern in patterns:
-        matches = sorted(Path(match) for match in glob.glob(str(pattern), recursive=True))
+        # A name with brackets in it may be a file as it stands.
+        names = [pattern] if Path(pattern).is_file() else glob.glob(str(pattern), recursive=True)
+        matches = sorted(Path(name) for name in names)
         files = [match for match in matches if match.is_file()]
         if not files:
             raise InputError("data.sources", f"'{pattern}' matches no file", "check the path")

@@ -6,11 +6,13 @@ whenever enough tokens are gathered. So the bytes do not depend on the number of
 and after a kill the finished shards say at which block to go on.
 """
 
+import itertools
 import shutil
 import sys
 from collections import deque
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from importlib import metadata
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -76,6 +78,9 @@ def _settings(paths, config, part):
         "lower_case": config.model.lower_case,
         "held_out_share": data.held_out_share,
         "text_field": data.text_field, "language": data.language, "lines": data.lines,
+        # Another version may split another way.
+        "libraries": {name: metadata.version(name)
+                      for name in ("tokenizers", "sentencex", "mwparserfromhell", "rjieba")},
     }
 
 
@@ -98,21 +103,36 @@ def _begin(partial, settings):
     shards.write_json(begun, settings)
 
 
-def _blocks(paths, part, done):
-    """Yield ``(number, first document, raw documents, bytes read)`` of the blocks left to do."""
-    block, size, number, first_document, read = [], 0, 0, 0, 0
-    for path in paths:
-        for document in raw_documents(path):
-            block.append(document)
-            size += len(document.text)
-            if size >= BLOCK_CHARACTERS:
-                if number >= done and number % part[1] == part[0] - 1:
-                    yield number, first_document, block, read
-                number, first_document = number + 1, first_document + len(block)
-                block, size = [], 0
-        read += path.stat().st_size
+def _blocks(paths, part, done, bar):
+    """Yield ``(number, first document, raw documents)`` of the blocks left to do.
+
+    Args:
+        paths, part: as in ``prepare``.
+        done: blocks that finished shards hold.
+        bar: is moved to the bytes of the sources that are read.
+    """
+    block, size, number, first = [], 0, 0, 0
+    for document in _documents(paths, bar):
+        block.append(document)
+        size += len(document.text)
+        if size >= BLOCK_CHARACTERS:
+            if number >= done and number % part[1] == part[0] - 1:
+                yield number, first, block
+            number, first, block, size = number + 1, first + len(block), [], 0
     if block and number >= done and number % part[1] == part[0] - 1:
-        yield number, first_document, block, read
+        yield number, first, block
+
+
+def _documents(paths, bar):
+    before = 0
+    for path in paths:
+        documents = raw_documents(path, lambda read, before=before: bar.update(
+            before + read - bar.n))
+        first = next(documents, None)
+        if first is None:
+            raise InputError(path, "no text in it", "leave it out of the sources")
+        yield from itertools.chain([first], documents)
+        before += path.stat().st_size
 
 
 def _write_shards(paths, config, directory, workers, part):
@@ -120,19 +140,18 @@ def _write_shards(paths, config, directory, workers, part):
     records = shards.read_records(directory)
     done = records[-1]["blocks_done"] if records else 0
     dtype = shards.code_dtype(len(WordPieceTokenizer(config.model.vocabulary)))
-    blocks = _blocks(paths, part, done)
     number, writer = len(records), None
     try:
         with tqdm(total=sum(path.stat().st_size for path in paths), unit="B", unit_scale=True,
                   desc="preparing", disable=not sys.stderr.isatty()) as bar:
-            for block, read, result in _results(blocks, config, workers):
+            blocks = _blocks(paths, part, done, bar)
+            for block, result in _results(blocks, config, workers):
                 writer = writer or shards.ShardWriter(directory, number, dtype)
                 for split, part_of_shard in result.items():
                     writer.append(split, part_of_shard)
                 if writer.counts["train"]["tokens"] >= SHARD_TOKENS:
                     writer.close({"blocks_done": block + 1})
                     number, writer = number + 1, None
-                bar.update(read - bar.n)
             if writer:
                 writer.close({"blocks_done": block + 1})
     except BaseException:
@@ -144,21 +163,21 @@ def _write_shards(paths, config, directory, workers, part):
 def _results(blocks, config, workers):
     if workers == 1:
         worker = _BlockWorker(config)
-        for number, first, documents, read in blocks:
-            yield number, read, worker(first, documents)
+        for number, first, documents in blocks:
+            yield number, worker(first, documents)
         return
     # Spawned, for a forked process would share the state of whatever threads run here.
     with ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (config,)) as pool:
         waiting = deque()
         try:
-            for number, first, documents, read in blocks:
-                waiting.append((number, read, pool.submit(_run_worker, first, documents)))
+            for number, first, documents in blocks:
+                waiting.append((number, pool.submit(_run_worker, first, documents)))
                 if len(waiting) > workers * BLOCKS_AHEAD:
-                    number, read, result = waiting.popleft()
-                    yield number, read, result.result()
+                    number, result = waiting.popleft()
+                    yield number, result.result()
             while waiting:
-                number, read, result = waiting.popleft()
-                yield number, read, result.result()
+                number, result = waiting.popleft()
+                yield number, result.result()
         except BrokenProcessPool:
             raise InputError("prepare_data.py", "a worker process was killed, perhaps for memory",
                              "run the same command again with fewer --workers") from None

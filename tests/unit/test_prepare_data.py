@@ -90,9 +90,10 @@ def test_second_run_finds_the_first(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("content, problem", [
-    (b"", "no text in any file"),
-    (b"\n \n\t\n\r\n", "no text in any file"),
-    (b"fine\nnot \xff fine\n", "text.txt:2: byte 4 of the line is not UTF-8"),
+    (b"", "text.txt: no text in it"),
+    (b"\n \n\t\n\r\n", "text.txt: no text in it"),
+    (b"\xe2\x80\x8b\n", "no text in any file"),  # a zero-width space alone
+    (b"fine\nnot \xff fine\n", "text.txt:2:"),
 ])
 def test_bad_text_is_refused_and_leaves_nothing(tmp_path, capsys, content, problem):
     assert prepare(tmp_path, content) == 2
@@ -114,6 +115,10 @@ def test_missing_file_among_several_is_named(tmp_path, capsys):
         str(tmp_path / "there.txt"), str(tmp_path / "missing*.txt")])
     assert code == 2 and "missing*.txt' matches no file" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_name_with_brackets_is_a_file(tmp_path):
+    assert prepare(tmp_path, TEXT, "wiki[1].txt") == 0
 
 
 def test_foreign_folder_is_not_touched(tmp_path, capsys):
