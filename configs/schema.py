@@ -84,6 +84,10 @@ class DataConfig:
                      "A blank line ends a document.")
     directory: str = option(
         "prepared", "Folder of prepared shards: prepare_data.py writes it, training reads it.")
+    mix: List[str] = option(
+        [], "Prepared folders that are read as one instead of directory.")
+    mix_weights: List[float] = option(
+        [], "Share of the rows for each folder of mix; empty takes their sizes.")
     format: Literal["prepared", "hdf5", "tfrecord"] = option(
         "prepared", "What lies in directory: prepare_data.py's shards, or ready-masked HDF5 "
                     "(NVIDIA, PaddleNLP) or TFRecord (Google, Graphcore) files.")
@@ -108,6 +112,15 @@ class DataConfig:
                   "max_ngram", "sequences_per_row")
         _probability(self, "data", "held_out_share", "masked_lm_probability",
                      "short_sequence_probability")
+        if self.mix_weights and len(self.mix_weights) != len(self.mix):
+            raise InputError("data.mix_weights", f"{len(self.mix_weights)} weights for "
+                             f"{len(self.mix)} folders", "write one for each folder of data.mix")
+        if any(not weight > 0 for weight in self.mix_weights):
+            raise InputError("data.mix_weights", "a weight is not positive",
+                             "leave out the folder, or write more than 0")
+        if self.mix and self.format != "prepared":
+            raise InputError("data.mix", f"format {self.format} cannot be mixed",
+                             "write format: prepared")
         if self.max_predictions + 4 > self.sequence_length:
             raise InputError(
                 "data.max_predictions",

@@ -64,3 +64,16 @@ def mean_weights(counted):
     """float32 weights that are alike where ``counted`` is true, sum to 1, and are 0 elsewhere."""
     counted = counted.astype(np.float32)
     return counted / max(counted.sum(), 1)
+
+
+def word_frequency_loss(token_counts, batch):
+    """Cross entropy in nats of always predicting the training text's word frequencies.
+
+    Args:
+        token_counts: how often each token stands in the training text, ``[vocabulary]``.
+        batch: whose masked tokens are predicted.
+    """
+    # One more of each token, so that a token unseen in training has a probability.
+    frequencies = (token_counts + 1) / (token_counts + 1).sum()
+    labels = batch.labels["masked_lm_labels"]
+    return float(-(np.log(frequencies)[labels] * batch.labels["masked_lm_weights"]).sum())

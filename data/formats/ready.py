@@ -6,7 +6,7 @@ import numpy as np
 
 from configs.errors import InputError
 from data import rows
-from data.batch import Batch, mean_weights
+from data.batch import Batch, mean_weights, word_frequency_loss
 from data.formats.folder import open_shards
 from data.formats.stored_rows import StoredRows, check_rows, in_text_order
 from data.formats.windows import JoinedShards, WindowOrder
@@ -90,15 +90,8 @@ class ReadyMaskedData:
                      rows.scatter(text.sequence_id, slots), labels)
 
     def word_frequency_loss(self, batch):
-        """Cross entropy in nats of always predicting the training text's word frequencies.
-
-        Args:
-            batch: whose masked tokens are predicted.
-        """
-        # One more of each token, so that a token unseen in training has a probability.
-        frequencies = (self.token_counts + 1) / (self.token_counts + 1).sum()
-        labels = batch.labels["masked_lm_labels"]
-        return float(-(np.log(frequencies)[labels] * batch.labels["masked_lm_weights"]).sum())
+        """Loss of the training rows' word frequencies, see ``data.batch.word_frequency_loss``."""
+        return word_frequency_loss(self.token_counts, batch)
 
     @functools.cached_property
     def token_counts(self):

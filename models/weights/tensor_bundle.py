@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from crc32c import crc32c
 
 from configs.errors import InputError
 from models.weights import bfloat16
-from models.weights.crc32c import crc32c
 from models.weights.files import read_bytes
 
 TABLE_MAGIC = 0xDB4775248B80FB57

@@ -19,7 +19,6 @@ from data.open import open_pretraining_data
 from data.pretraining import PretrainingData
 from data.randomness import permutation
 from data.tokenizer import WordPieceTokenizer
-from models.weights.crc32c import crc32c
 from tests.fixtures.shards.made_rows import (CLS, DEPTH, LENGTH, MASK, PACKED_LENGTHS,
                                              PACKED_PREDICTIONS, PLAIN_LENGTHS, PREDICTIONS,
                                              Sequence, make_sequences, packed_fields,
@@ -60,6 +59,16 @@ def encode_example(row):
             kind, packed = 3, b"".join(map(varint, values))
         entries += field(1, field(1, name.encode()) + field(2, field(kind, field(1, packed))))
     return field(1, entries)
+
+
+def crc32c(data):
+    """CRC-32C bit by bit (RFC 3720, appendix B.4)."""
+    state = 0xFFFFFFFF
+    for byte in data:
+        state ^= byte
+        for _ in range(8):
+            state = (state >> 1) ^ (0x82F63B78 if state & 1 else 0)
+    return state ^ 0xFFFFFFFF
 
 
 def frame(message):

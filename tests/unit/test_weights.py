@@ -22,7 +22,6 @@ from models import tasks
 from models.heads import PretrainingHeads
 from models.initialise import initialise
 from models.weights import bfloat16, huggingface, model_configs, paddlenlp, tensorflow
-from models.weights.crc32c import crc32c
 from models.weights.load import build_network_for, load_weights
 from models.weights.restricted_pickle import WeightsUnpickler
 from models.weights.torch_file import read_torch_file
@@ -166,24 +165,6 @@ def test_tensorflow_2_names_and_bfloat16():
                                            if name.startswith("heads.")}
     for name, array in arrays.items():
         np.testing.assert_allclose(array, expected[name], rtol=2 ** -8, err_msg=name)
-
-
-@pytest.mark.parametrize("data, checksum", [
-    (b"123456789", 0xE3069283), (bytes(32), 0x8A9136AA), (b"\xff" * 32, 0x62A8AB43),
-    (bytes(range(32)), 0x46DD794E), (bytes(range(31, -1, -1)), 0x113FDB5C)])
-def test_crc32c_of_rfc_3720(data, checksum):
-    assert crc32c(data) == checksum
-
-
-@pytest.mark.parametrize("size", [4, 5, 7, 8, 9, 63, 64, 65, 1000, 4096])
-def test_crc32c_of_any_length(size):
-    data = np.random.default_rng(size).bytes(size)
-    state = 0xFFFFFFFF
-    for byte in data:
-        state ^= byte
-        for _ in range(8):
-            state = (state >> 1) ^ (0x82F63B78 if state & 1 else 0)
-    assert crc32c(data) == state ^ 0xFFFFFFFF
 
 
 def copy_of(folder, tmp_path):
