@@ -6,7 +6,7 @@ of another document (NSP) or the parts change places (SOP, Lan et al. 2019). Unl
 the split, the replacement and the cut are drawn anew each epoch.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,8 +24,10 @@ class Samples:
     end_sentence: np.ndarray
     document: np.ndarray
     """Number of the document in the whole split."""
+    tokens: np.ndarray
+    """Tokens of its sentences."""
     target: np.ndarray
-    """Tokens that the sample was gathered up to."""
+    """Tokens that the sample was gathered up to, and that a random next fills up to."""
 
     def __len__(self):
         return len(self.shard)
@@ -49,7 +51,7 @@ def gather_samples(shards, room, short_probability, seed):
     for number, shard in enumerate(shards):
         parts.append(_cut(shard, number, documents_before, room, short_probability, seed))
         documents_before += len(shard.documents) - 1
-    return Samples(*np.concatenate(parts, axis=1)) if parts else Samples(*np.zeros((5, 0), int))
+    return Samples(*np.concatenate(parts, axis=1)) if parts else Samples(*np.zeros((6, 0), int))
 
 
 def _cut(shard, number, documents_before, room, short_probability, seed):
@@ -68,9 +70,30 @@ def _cut(shard, number, documents_before, room, short_probability, seed):
         first.append(next_first)
         next_first = jumps[next_first]
     first = np.array(first, np.int64)
-    first = first[starts[ends[first]] - starts[first] >= 2]  # one token cannot be split
+    tokens = starts[ends[first]] - starts[first]
+    first, tokens = first[tokens >= 2], tokens[tokens >= 2]  # one token cannot be split
     return np.stack([np.full(len(first), number), first, ends[first],
-                     documents_before + document[first], target[first]])
+                     documents_before + document[first], tokens, target[first]])
+
+
+def with_known_lengths(samples, objective, room):
+    """Samples whose ``target`` is the most tokens that any epoch makes of them, for packing.
+
+    A random next is filled up to the target, in BERT's recipe a whole row, while the true
+    next ends with the document. Here it has no more tokens than the text it replaces, so
+    that every epoch's segments, cut or not, are within the sample's own tokens. A single
+    sentence has only random nexts, which replace nothing and go on to fill the target.
+
+    Args:
+        samples: as ``gather_samples`` makes them.
+        objective: "nsp", "sop" or "none".
+        room: tokens of a full row, special tokens taken off.
+    """
+    tokens = samples.tokens
+    if objective == "nsp":
+        is_single = samples.end_sentence - samples.first_sentence == 1
+        tokens = np.where(is_single, np.maximum(tokens + 1, samples.target), tokens)
+    return replace(samples, target=np.minimum(tokens, room))
 
 
 class SegmentReader:
@@ -107,7 +130,7 @@ class SegmentReader:
         tokens_a = self._tokens(shard, first, split)
         if is_random:
             wanted = max(1, int(self.samples.target[number]) - len(tokens_a))
-            tokens_b = self._other_document(number, draws[2], draws[3])[:wanted]
+            tokens_b = self._other_document(number, wanted, draws[2], draws[3])
         else:
             tokens_b = self._tokens(shard, split, end)
         return *self._truncate(tokens_a, tokens_b, draws[4], draws[5]), int(is_random)
@@ -137,23 +160,35 @@ class SegmentReader:
     def _tokens(self, shard, first_sentence, end_sentence):
         return shard.tokens[shard.sentences[first_sentence]:shard.sentences[end_sentence]]
 
-    def _other_document(self, number, draw_sample, draw_sentence):
-        """Text of another document, from the start of one of its sentences to its end."""
+    def _other_document(self, number, wanted, draw_sample, draw_sentence):
+        """Text of another document, from the start of one of its sentences.
+
+        Where fewer than ``wanted`` tokens follow on that sentence, an earlier one is taken,
+        for else the rows with a random next would be the shorter ones.
+        """
         low, high = int(self.low[number]), int(self.high[number])
         other = int(draw_sample * (len(self.samples) - (high - low)))
         other += (high - low) if other >= low else 0
         shard, first, end = self._place(other)
         start = first + int(draw_sentence * (end - first))
-        begin = int(shard.sentences[start])
-        document = np.searchsorted(shard.documents, start, side="right")
+        document = _count_until(shard.documents, start)
         stop = int(shard.sentences[shard.documents[document]])
-        return shard.tokens[begin:min(stop, begin + self.room)]
+        if stop - int(shard.sentences[start]) < wanted:
+            start = max(_count_until(shard.sentences, max(stop - wanted, 0)) - 1,
+                        int(shard.documents[document - 1]))
+        begin = int(shard.sentences[start])
+        return shard.tokens[begin:min(stop, begin + wanted)]
 
     def _truncate(self, tokens_a, tokens_b, draw_a, draw_b):
         """Take from the longer segment until both fit, at either end by a random share."""
         room_a = min(len(tokens_a), max(self.room - len(tokens_b), (self.room + 1) // 2))
         room_b = min(len(tokens_b), self.room - room_a)
         return _cut_ends(tokens_a, room_a, draw_a), _cut_ends(tokens_b, room_b, draw_b)
+
+
+def _count_until(sorted_array, value):
+    """Elements up to ``value``. Given another dtype, searchsorted would copy the array."""
+    return int(np.searchsorted(sorted_array, sorted_array.dtype.type(value), side="right"))
 
 
 def _cut_ends(tokens, room, draw):

@@ -1,11 +1,16 @@
-"""Prepared shards to pretraining batches: any batch of any epoch, made when asked for."""
+"""Prepared shards to pretraining batches: any batch of any epoch, made when asked for.
+
+A row holds up to ``data.sequences_per_row`` samples, and rows are what is counted: an epoch
+has ``len(data)`` of them and visits every sample once. Packing decides which samples share a
+row, anew each epoch; what a sample becomes depends on (seed, epoch, its number) alone.
+"""
 
 from pathlib import Path
 
 import numpy as np
 
 from configs.errors import InputError
-from data import masking, pairs, rows
+from data import masking, packing, pairs, rows
 from data.batch import Batch
 from data.randomness import permutation
 from data.shards import file_hash, open_shards, read_manifest
@@ -13,7 +18,7 @@ from data.tokenizer import WordPieceTokenizer
 
 
 class PretrainingData:
-    """Rows of one split, addressed by the number of samples that were consumed before."""
+    """Rows of one split, addressed by the number of rows that were consumed before."""
 
     def __init__(self, config, split="train"):
         """Open the prepared folder of ``config.data``.
@@ -30,31 +35,34 @@ class PretrainingData:
         self.tokenizer = WordPieceTokenizer(config.model.vocabulary, config.model.lower_case)
         directory = Path(config.data.directory)
         self._check(directory, config)
-        room = config.data.sequence_length - pairs.special_tokens(config.data.pair_objective)
         shards = open_shards(directory, split)
+        room = config.data.sequence_length - pairs.special_tokens(config.data.pair_objective)
         self.samples = pairs.gather_samples(shards, room, config.data.short_sequence_probability,
                                             config.train.seed)
+        self.packing, self.packing_report = None, None
         self._check_enough(directory)
+        if config.data.sequences_per_row > 1:
+            self._pack(config.data, room)
         self.reader = pairs.SegmentReader(shards, self.samples, config.data.pair_objective, room,
                                           config.train.seed)
         self.token_counts = np.load(directory / "token_counts.npy", allow_pickle=False)
         self._order_epoch, self._order = None, None
 
     def __len__(self):
-        """Samples of an epoch."""
-        return len(self.samples)
+        """Rows of an epoch."""
+        return self.packing_report.rows if self.packing else len(self.samples)
 
     def batch(self, consumed, count):
-        """The rows that follow after ``consumed`` samples.
+        """The rows that follow after ``consumed`` rows.
 
         Args:
-            consumed: samples that were read since the start of the run.
+            consumed: rows that were read since the start of the run.
             count: rows wanted; they may cross the end of an epoch.
 
         Returns:
             Batch with labels ``masked_lm_labels`` and ``masked_lm_weights``
             ``[count, max_predictions]`` and, with a pair objective, ``pair_labels`` and
-            ``pair_weights`` ``[count, 1]``.
+            ``pair_weights`` ``[count, sequences_per_row]``.
         """
         positions = np.arange(consumed, consumed + count)
         epochs = positions // len(self)
@@ -74,46 +82,97 @@ class PretrainingData:
         labels = batch.labels["masked_lm_labels"]
         return float(-(np.log(frequencies)[labels] * batch.labels["masked_lm_weights"]).sum())
 
+    def _pack(self, data, room):
+        if data.max_predictions + data.sequences_per_row > data.sequence_length:
+            raise InputError(
+                "data.sequences_per_row",
+                f"{data.max_predictions} predictions and {data.sequences_per_row} [CLS] do not fit "
+                f"a row of {data.sequence_length} slots", "lower it or data.max_predictions")
+        self.samples = pairs.with_known_lengths(self.samples, data.pair_objective, room)
+        histogram = packing.length_histogram(self._planned_lengths(), data.sequence_length)
+        self.packing = packing.pack(histogram, data.sequences_per_row, data.directory)
+        self.packing_report = packing.packing_report(self.packing, histogram,
+                                                     data.sequences_per_row)
+
+    def _planned_lengths(self):
+        return self.samples.target + pairs.special_tokens(self.config.data.pair_objective)
+
     def _rows(self, epoch, positions):
         epoch = int(epoch)
-        data, seed = self.config.data, self.config.train.seed
+        data = self.config.data
         numbers = self._epoch_order(epoch)[positions]
-        first, second, pair_labels = self.reader.read(numbers, epoch)
+        is_present = numbers >= 0
+        first, second, pair_labels = self.reader.read(numbers[is_present], epoch)
         text = rows.join_segments(first, second, data.sequence_length, self.tokenizer)
-        masked = masking.choose_masked(
-            text.is_token & ~text.is_special, text.is_token.sum(axis=1),
-            data.masked_lm_probability, data.max_predictions, seed, epoch, numbers)
+        masked = self._choose_masked(text, is_present, epoch, numbers[is_present])
         hidden = masking.replace_masked(text.tokens, masked, self.tokenizer.mask,
-                                        len(self.tokenizer), seed, epoch, numbers)
-        positions_in_text = np.broadcast_to(np.arange(data.sequence_length), masked.shape)
-        slots = rows.predictions_first_slots(masked, text.is_token, positions_in_text == 0,
-                                             data.max_predictions)
-        labels = rows.scatter(np.where(masked, text.tokens, masking.IGNORED), slots)
+                                        len(self.tokenizer), self.config.train.seed, epoch,
+                                        numbers[is_present])
+        token_counts = _spread(text.is_token.sum(axis=1), is_present)
+        places = rows.row_places(token_counts, data.sequence_length)
+        position_ids = np.broadcast_to(np.arange(data.sequence_length), masked.shape)
+        sequence_id = np.broadcast_to(np.nonzero(is_present)[1][:, None] + 1, masked.shape)
+        tokens, hidden, token_types, masked, position_ids, sequence_id = (
+            rows.join_sequences(values, text.is_token, places)
+            for values in (text.tokens, hidden, text.token_type_ids, masked, position_ids,
+                           sequence_id))
+        slots = rows.predictions_first_slots(masked, places, places & (position_ids == 0),
+                                             data.max_predictions, data.sequences_per_row)
+        labels = rows.scatter(np.where(masked, tokens, masking.IGNORED), slots)
         is_prediction = rows.scatter(masked, slots)
         return {
             "input_ids": rows.scatter(hidden, slots, self.tokenizer.pad),
-            "token_type_ids": rows.scatter(text.token_type_ids, slots),
-            "position_ids": rows.scatter(positions_in_text, slots),
-            "sequence_id": rows.scatter(text.is_token, slots),
+            "token_type_ids": rows.scatter(token_types, slots),
+            "position_ids": rows.scatter(position_ids, slots),
+            "sequence_id": rows.scatter(sequence_id, slots),
             "masked_lm_labels": labels[:, :data.max_predictions],
             "is_prediction": is_prediction[:, :data.max_predictions],
-            "pair_labels": pair_labels[:, None],
+            "pair_labels": _spread(pair_labels, is_present),
+            "is_present": is_present,
         }
+
+    def _choose_masked(self, text, is_present, epoch, numbers):
+        """Masks of each sequence, fewer than its own where the row has not the slots for all.
+
+        ``max_predictions`` is a budget of the row. Rounding may put depth / 2 predictions
+        more into a row than its share of tokens: Graphcore's recipe gives a row of up to 3
+        sequences 2 slots more than a plain one.
+        """
+        data, seed = self.config.data, self.config.train.seed
+        maskable, token_counts = text.is_token & ~text.is_special, text.is_token.sum(axis=1)
+        masked = masking.choose_masked(maskable, token_counts, data.masked_lm_probability,
+                                       data.max_predictions, seed, epoch, numbers)
+        wanted = masked.sum(axis=1)
+        most = packing.share_predictions(_spread(wanted, is_present),
+                                         data.max_predictions)[is_present]
+        cut = np.flatnonzero(most < wanted)
+        if len(cut):
+            masked[cut] = masking.choose_masked(
+                maskable[cut], token_counts[cut], data.masked_lm_probability, most[cut], seed,
+                epoch, numbers[cut])
+        return masked
 
     def _weigh(self, arrays):
         """Weights that sum to 1 over these rows, so that micro batches add up to the mean."""
-        is_prediction = arrays.pop("is_prediction").astype(np.float32)
+        is_prediction, is_present = (arrays.pop(name).astype(np.float32)
+                                     for name in ("is_prediction", "is_present"))
         pair_labels = arrays.pop("pair_labels")
         labels = {"masked_lm_labels": arrays.pop("masked_lm_labels"),
                   "masked_lm_weights": is_prediction / is_prediction.sum()}
         if self.config.data.pair_objective != "none":
             labels["pair_labels"] = pair_labels
-            labels["pair_weights"] = np.full(pair_labels.shape, 1 / len(pair_labels), np.float32)
+            labels["pair_weights"] = is_present / is_present.sum()
         return Batch(**arrays, labels=labels)
 
     def _epoch_order(self, epoch):
+        """Sample numbers of each row ``[rows, sequences_per_row]``, -1 for an absent one."""
         if self._order_epoch != epoch:
-            self._order = permutation(self.config.train.seed, epoch, len(self))
+            seed = self.config.train.seed
+            samples = np.arange(len(self.samples))[:, None]
+            if self.packing:
+                samples = packing.assign_samples(self.packing, self._planned_lengths(),
+                                                 self.config.data.sequences_per_row, seed, epoch)
+            self._order = samples[permutation(seed, epoch, len(self))]
             self._order_epoch = epoch
         return self._order
 
@@ -140,3 +199,10 @@ class PretrainingData:
                 directory, f"{documents} document in its {self.split} split, but a random next "
                 "sentence must come from another document", "part documents by blank lines, "
                 "give more text, or set data.pair_objective=sop")
+
+
+def _spread(values, is_present):
+    """Values of the sequences ``[sequences]`` by row ``[rows, k]``, 0 where one is absent."""
+    spread = np.zeros(is_present.shape, values.dtype)
+    spread[is_present] = values
+    return spread

@@ -49,6 +49,35 @@ def join_segments(first, second, length, tokenizer):
     return TextRows(tokens, types, is_token, is_special)
 
 
+def row_places(token_counts, length):
+    """Which slots of the rows are tokens where sequences follow one another in the text's order.
+
+    Args:
+        token_counts: int ``[rows, k]``, 0 for an absent sequence.
+        length: slots of a row.
+
+    Returns:
+        bool ``[rows, length]``.
+    """
+    return np.arange(length) < token_counts.sum(axis=1, keepdims=True)
+
+
+def join_sequences(values, is_token, places):
+    """Lay sequences into rows, in order.
+
+    Args:
+        values: ``[sequences, length]``, those of the first row first.
+        is_token: bool ``[sequences, length]``.
+        places: bool ``[rows, length]`` as ``row_places`` gives it.
+
+    Returns:
+        ``[rows, length]``, 0 where there is no token.
+    """
+    joined = np.zeros(places.shape, values.dtype)
+    joined[places] = values[is_token]
+    return joined
+
+
 def predictions_first_slots(masked, is_token, is_cls, max_predictions, sequences_per_row=1):
     """The slot that each token of a row moves to.
 
