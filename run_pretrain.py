@@ -27,14 +27,17 @@ def main(argv=None):
 
 def pretrain(config, output, resume=False, dry_run=False):
     """Train ``config`` into the folder ``output``; see the README for what lies there."""
-    from data.pretraining import PretrainingData
+    from data.batch import word_frequency_loss
+    from data.open import open_pretraining_data
+    from data.prefetch import PrefetchedData
     from engines.local import LocalEngine
     from training.loop import Trainer
     from training.optimizers import build_optimizer
     from training.run_folder import RunFolder
 
-    data = PretrainingData(config)
-    held_out = PretrainingData(config, "held_out")
+    workers = 0 if dry_run else config.run.data_workers
+    data = PrefetchedData(config, "train", workers) if workers else open_pretraining_data(config)
+    held_out = open_pretraining_data(config, "held_out")
     network = build_network(config)
     engine = LocalEngine(config)
     engine.build(network, lambda network: build_optimizer(config.train, network))
@@ -47,12 +50,16 @@ def pretrain(config, output, resume=False, dry_run=False):
 
     def evaluate():
         return {**engine.evaluate(evaluation),
-                "word_frequency_loss": data.word_frequency_loss(evaluation)}
+                "word_frequency_loss": word_frequency_loss(data.token_counts, evaluation)}
 
     trainer = Trainer(config, engine, data, evaluate, folder)
     if checkpoint:
         trainer.resume(checkpoint)
-    return trainer.run()
+    try:
+        return trainer.run()
+    finally:
+        if workers:
+            data.close()
 
 
 def build_network(config):
@@ -63,6 +70,7 @@ def build_network(config):
     from models.weights.load import check_unseen, load_weights
 
     network = build_for_pretraining(config.model, config.data.max_predictions,
+                                    config.data.sequences_per_row,
                                     with_pairs=config.data.pair_objective != "none")
     initialise(network, config.train.seed, config.model.initializer_range)
     if config.train.initial_weights:

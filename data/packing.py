@@ -87,7 +87,7 @@ def _keep(path, packing):
 
 
 def pack_longest_first(histogram, depth, begun=None):
-    """Longest-pack-first histogram packing (LPFHP, Krell et al. 2021, section 3.1).
+    """Longest-pack-first histogram packing (LPFHP, Krell et al. 2021).
 
     From the longest length to the shortest, sequences go where they leave the fewest free
     slots, into a new row where none has room: best-fit decreasing, for all rows of one
@@ -127,7 +127,7 @@ def pack_longest_first(histogram, depth, begun=None):
 
 
 def pack_least_squares(histogram, depth):
-    """Non-negative least-squares histogram packing (NNLSHP, Krell et al. 2021, section 3.2).
+    """Non-negative least-squares histogram packing (NNLSHP, Krell et al. 2021).
 
     How often to use each pattern that fills a row exactly, so that the lengths used are
     those of the histogram; rounded to whole rows. Where rounding asks for sequences that

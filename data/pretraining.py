@@ -5,6 +5,7 @@ has ``len(data)`` of them and visits every sample once. Packing decides which sa
 row, anew each epoch; what a sample becomes depends on (seed, epoch, its number) alone.
 """
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from configs.errors import InputError
 from data import masking, packing, pairs, rows
 from data.batch import Batch
 from data.randomness import permutation
-from data.shards import file_hash, open_shards, read_manifest
+from data.shards import decode_continuations, file_hash, open_shards, read_manifest
 from data.tokenizer import WordPieceTokenizer
 
 
@@ -45,6 +46,7 @@ class PretrainingData:
             self._pack(config.data, room)
         self.reader = pairs.SegmentReader(shards, self.samples, config.data.pair_objective, room,
                                           config.train.seed)
+        self.is_continuation_piece = self.tokenizer.continuation_pieces()
         self.token_counts = np.load(directory / "token_counts.npy", allow_pickle=False)
         self._order_epoch, self._order = None, None
 
@@ -71,17 +73,6 @@ class PretrainingData:
         arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         return self._weigh(arrays)
 
-    def word_frequency_loss(self, batch):
-        """Cross entropy in nats of always predicting the training text's word frequencies.
-
-        Args:
-            batch: whose masked tokens are predicted.
-        """
-        # One more of each token, so that a token unseen in training has a probability.
-        frequencies = (self.token_counts + 1) / (self.token_counts + 1).sum()
-        labels = batch.labels["masked_lm_labels"]
-        return float(-(np.log(frequencies)[labels] * batch.labels["masked_lm_weights"]).sum())
-
     def _pack(self, data, room):
         if data.max_predictions + data.sequences_per_row > data.sequence_length:
             raise InputError(
@@ -104,7 +95,9 @@ class PretrainingData:
         is_present = numbers >= 0
         first, second, pair_labels = self.reader.read(numbers[is_present], epoch)
         text = rows.join_segments(first, second, data.sequence_length, self.tokenizer)
-        masked = self._choose_masked(text, is_present, epoch, numbers[is_present])
+        tokens, continues = decode_continuations(text.tokens, len(self.tokenizer))
+        text = dataclasses.replace(text, tokens=tokens)
+        masked = self._choose_masked(text, continues, is_present, epoch, numbers[is_present])
         hidden = masking.replace_masked(text.tokens, masked, self.tokenizer.mask,
                                         len(self.tokenizer), self.config.train.seed, epoch,
                                         numbers[is_present])
@@ -131,26 +124,37 @@ class PretrainingData:
             "is_present": is_present,
         }
 
-    def _choose_masked(self, text, is_present, epoch, numbers):
+    def _choose_masked(self, text, continues, is_present, epoch, numbers):
         """Masks of each sequence, fewer than its own where the row has not the slots for all.
 
         ``max_predictions`` is a budget of the row. Rounding may put depth / 2 predictions
         more into a row than its share of tokens: Graphcore's recipe gives a row of up to 3
         sequences 2 slots more than a plain one.
         """
-        data, seed = self.config.data, self.config.train.seed
         maskable, token_counts = text.is_token & ~text.is_special, text.is_token.sum(axis=1)
-        masked = masking.choose_masked(maskable, token_counts, data.masked_lm_probability,
-                                       data.max_predictions, seed, epoch, numbers)
+        continues = continues | self.is_continuation_piece[text.tokens]
+
+        def choose(which, most):
+            return self._draw_masked(maskable[which], continues[which], token_counts[which], most,
+                                     epoch, numbers[which])
+
+        masked = choose(slice(None), self.config.data.max_predictions)
         wanted = masked.sum(axis=1)
         most = packing.share_predictions(_spread(wanted, is_present),
-                                         data.max_predictions)[is_present]
+                                         self.config.data.max_predictions)[is_present]
         cut = np.flatnonzero(most < wanted)
         if len(cut):
-            masked[cut] = masking.choose_masked(
-                maskable[cut], token_counts[cut], data.masked_lm_probability, most[cut], seed,
-                epoch, numbers[cut])
+            masked[cut] = choose(cut, most[cut])
         return masked
+
+    def _draw_masked(self, maskable, continues, token_counts, most, epoch, numbers):
+        data, seed = self.config.data, self.config.train.seed
+        if data.masking == "token":
+            return masking.choose_masked(maskable, token_counts, data.masked_lm_probability, most,
+                                         seed, epoch, numbers)
+        return masking.choose_masked_words(
+            maskable, continues, token_counts, data.masked_lm_probability, most, seed, epoch,
+            numbers, data.max_ngram if data.masking == "ngram" else 1)
 
     def _weigh(self, arrays):
         """Weights that sum to 1 over these rows, so that micro batches add up to the mean."""

@@ -169,7 +169,12 @@ def count_tokens(directory, vocabulary_size):
 def read_manifest(directory):
     """The manifest of a prepared folder, or None where there is none."""
     path = Path(directory) / "manifest.json"
-    return read_json(path) if path.is_file() else None
+    if not path.is_file():
+        return None
+    manifest = read_json(path)
+    if not {"counts", "shards", "vocabulary_tokens"} <= set(manifest):
+        raise InputError(path, "is of another version", "remove the folder and prepare again")
+    return manifest
 
 
 def read_json(path):

@@ -6,7 +6,7 @@ import numpy as np
 
 from configs.errors import InputError
 from data import rows
-from data.batch import Batch, mean_weights, word_frequency_loss
+from data.batch import Batch, mean_weights
 from data.formats.folder import open_shards
 from data.formats.stored_rows import StoredRows, check_rows, in_text_order
 from data.formats.windows import JoinedShards, WindowOrder
@@ -88,10 +88,6 @@ class ReadyMaskedData:
                      rows.scatter(text.token_type_ids, slots),
                      rows.scatter(text.position_ids, slots),
                      rows.scatter(text.sequence_id, slots), labels)
-
-    def word_frequency_loss(self, batch):
-        """Loss of the training rows' word frequencies, see ``data.batch.word_frequency_loss``."""
-        return word_frequency_loss(self.token_counts, batch)
 
     @functools.cached_property
     def token_counts(self):

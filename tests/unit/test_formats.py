@@ -11,6 +11,7 @@ import pytest
 
 from configs.errors import InputError
 from configs.load import load_config
+from data.batch import word_frequency_loss
 from data.formats import ready
 from data.formats.example import decode_float, decode_int64, parse_example
 from data.formats.record_file import RecordFile
@@ -463,8 +464,8 @@ def test_word_frequency_loss_against_a_plain_sum(write, monkeypatch):
     batch = held_out.batch(0, 4)
     labels = [label for sequence, in sequences_of(batch) for label in sequence.labels]
     expected = -np.log(counts[labels] / counts.sum()).mean()
-    assert train.word_frequency_loss(batch) == pytest.approx(expected, rel=1e-6)
-    assert held_out.word_frequency_loss(batch) == pytest.approx(expected, rel=1e-6)
+    assert word_frequency_loss(train.token_counts, batch) == pytest.approx(expected, rel=1e-6)
+    assert word_frequency_loss(held_out.token_counts, batch) == pytest.approx(expected, rel=1e-6)
     monkeypatch.setattr(ready, "COUNTED_WINDOWS", 2)  # the first and the last, of 7 and 1 rows
     assert open_pretraining_data(config).token_counts.sum() == 8 * 17
 

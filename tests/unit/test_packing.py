@@ -57,7 +57,7 @@ def test_every_length_alike_fills_pairs(pack, count):
 
 
 def wikipedia_like(row_length, sequences):
-    """Shaped as Krell et al.'s figure 1: a quarter of full rows, the rest mostly short."""
+    """Shaped as the paper's histogram: a quarter of full rows, the rest mostly short."""
     lengths = np.arange(row_length + 1)
     shape = np.where(lengths >= row_length // 25, np.exp(-2.2 * lengths / row_length), 0)
     histogram = np.rint(0.75 * sequences * shape / shape.sum()).astype(np.int64)

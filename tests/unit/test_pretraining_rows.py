@@ -1,12 +1,16 @@
 """Samples, pairs, masks and rows: what a pretraining batch is made of."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from configs.errors import InputError
+from configs.load import load_config
 from data import masking, pairs, rows
+from data.batch import word_frequency_loss
 from data.pretraining import PretrainingData
-from data.shards import Shard
+from data.shards import Shard, decode_continuations
 
 
 def make_shard(documents):
@@ -236,9 +240,9 @@ def test_unprepared_and_damaged_folders_are_named(tmp_path, prepared, tiny_confi
         PretrainingData(tiny_config(f"data.directory={tmp_path / 'nothing'}"))
     damaged = tmp_path / "damaged"
     shutil.copytree(prepared, damaged)
-    tokens = damaged / "train" / "shard_00000" / "tokens.npy"
+    tokens = damaged / "shard_00000" / "train" / "tokens.bin"
     tokens.write_bytes(tokens.read_bytes()[:1000])
-    with pytest.raises(InputError, match="tokens.npy: not a whole array"):
+    with pytest.raises(InputError, match="tokens.bin: has 1000 bytes, not "):
         PretrainingData(tiny_config(f"data.directory={damaged}"))
 
 
@@ -249,4 +253,47 @@ def test_word_frequency_loss_against_a_plain_sum(tiny_config):
     losses = [-np.log(counts[label] / counts.sum())
               for label, weight in zip(batch.labels["masked_lm_labels"].ravel(),
                                        batch.labels["masked_lm_weights"].ravel()) if weight]
-    assert data.word_frequency_loss(batch) == pytest.approx(np.mean(losses), rel=1e-5)
+    assert word_frequency_loss(data.token_counts, batch) == pytest.approx(np.mean(losses), rel=1e-5)
+
+
+@pytest.mark.parametrize("masking", ["whole_word", "ngram"])
+def test_words_are_masked_whole(tiny_config, masking):
+    data = PretrainingData(tiny_config(f"data.masking={masking}"))
+    pieces = data.tokenizer.continuation_pieces()
+    batch = data.batch(0, 200)
+    broken = whole = 0
+    for row in range(200):
+        position = batch.position_ids[row]
+        token, masked = np.zeros(48, int), np.zeros(48, bool)
+        weights = batch.labels["masked_lm_weights"][row]
+        real = batch.sequence_id[row] == 1
+        token[position[real]] = batch.input_ids[row][real]
+        predicted = np.flatnonzero(weights)
+        token[position[predicted]] = batch.labels["masked_lm_labels"][row][predicted]
+        masked[position[predicted]] = True
+        inside = np.flatnonzero(pieces[token])
+        # A segment that was cut at its front may begin inside a word.
+        specials = data.tokenizer.cls, data.tokenizer.sep
+        inside = inside[~np.isin(token[inside - 1], specials)]
+        broken += (masked[inside] != masked[inside - 1]).sum()
+        whole += masked[inside].sum()
+    assert broken == 0 and whole > 50
+
+
+def test_chinese_words_are_masked_whole(tmp_path):
+    import prepare_data
+
+    recipe = "configs/pretrain/quickstart_ernie_zh.yaml"
+    prepare_data.main(["--config", recipe, "--output", str(tmp_path / "zh"), "--workers", "1"])
+    config = load_config(recipe, [f"data.directory={tmp_path / 'zh'}", "data.masking=whole_word"])
+    data = PretrainingData(config)
+    numbers = np.arange(50)
+    first, second, _ = data.reader.read(numbers, 0)
+    text = rows.join_segments(first, second, 128, data.tokenizer)
+    tokens, continues = decode_continuations(text.tokens, len(data.tokenizer))
+    assert 0.2 < continues[text.is_token].mean() < 0.5
+    text = dataclasses.replace(text, tokens=tokens)
+    masked = data._choose_masked(text, continues, np.ones((50, 1), bool), 0, numbers)
+    row, position = np.nonzero(continues[:, 1:] & ~text.is_special[:, :-1])
+    position += 1
+    assert (masked[row, position] == masked[row, position - 1]).all() and masked.any()
