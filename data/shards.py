@@ -24,6 +24,7 @@ from configs.errors import InputError
 SPLITS = ("train", "held_out")
 ARRAYS = ("tokens", "sentences", "documents")
 COUNTS = ("documents", "sentences", "tokens")
+COUNTED_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -160,9 +161,13 @@ def _open_shard(folder, split):
 def count_tokens(directory, vocabulary_size):
     """How often each token stands in the training split: int64 ``[vocabulary]``."""
     counts = np.zeros(vocabulary_size, np.int64)
-    for shard in open_shards(directory, "train"):
-        tokens, _ = decode_continuations(shard.tokens.astype(np.int64), vocabulary_size)
-        counts += np.bincount(tokens, minlength=vocabulary_size)
+    for folder in shard_folders(directory):
+        dtype = read_json(folder / "shard.json")["dtype"]
+        # Read, not mapped: mapped pages would count as this process's memory.
+        with open(folder / "train" / "tokens.bin", "rb") as stream:
+            while len(codes := np.fromfile(stream, dtype, COUNTED_AT_ONCE)):
+                tokens, _ = decode_continuations(codes.astype(np.int64), vocabulary_size)
+                counts += np.bincount(tokens, minlength=vocabulary_size)
     return counts
 
 
