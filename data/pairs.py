@@ -6,10 +6,13 @@ of another document (NSP) or the parts change places (SOP, Lan et al. 2019). Unl
 the split, the replacement and the cut are drawn anew each epoch.
 """
 
+import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
+from configs.errors import InputError
 from data.randomness import uniform
 
 _SHORT, _PAIR = 1, 2  # purposes of random draws
@@ -52,6 +55,31 @@ def gather_samples(shards, room, short_probability, seed):
         parts.append(_cut(shard, number, documents_before, room, short_probability, seed))
         documents_before += len(shard.documents) - 1
     return Samples(*np.concatenate(parts, axis=1)) if parts else Samples(*np.zeros((6, 0), int))
+
+
+def open_samples(directory, split, shards, room, short_probability, seed):
+    """The samples of a prepared folder, cut once and mapped into memory from then on.
+
+    Args:
+        directory: the folder, where they are kept if it can be written.
+        split: "train" or "held_out".
+        shards: its shards of that split.
+        The others are those of ``gather_samples``.
+    """
+    path = Path(directory) / f"samples_{split}_{room}_{short_probability}_{seed}.npy"
+    if not path.is_file():
+        samples = gather_samples(shards, room, short_probability, seed)
+        try:
+            partial = path.with_suffix(f".partial{os.getpid()}")
+            with open(partial, "wb") as stream:
+                np.save(stream, np.stack(list(vars(samples).values())))
+            os.replace(partial, path)
+        except OSError:  # the folder is read-only
+            return samples
+    try:
+        return Samples(*np.load(path, mmap_mode="r", allow_pickle=False))
+    except (OSError, ValueError, TypeError, EOFError):
+        raise InputError(path, "is damaged", "remove the file; it is made again") from None
 
 
 def _cut(shard, number, documents_before, room, short_probability, seed):
@@ -102,9 +130,6 @@ class SegmentReader:
     def __init__(self, shards, samples, objective, room, seed):
         self.shards, self.samples = shards, samples
         self.objective, self.room, self.seed = objective, room, seed
-        # Samples of one document are neighbours: [low, high) leaves them out of a draw.
-        self.low = np.searchsorted(samples.document, samples.document, side="left")
-        self.high = np.searchsorted(samples.document, samples.document, side="right")
 
     def read(self, numbers, epoch):
         """Segments of some samples.
@@ -118,19 +143,32 @@ class SegmentReader:
             int32 labels ``[n]``: 1 where B is not A's true continuation.
         """
         draws = uniform(self.seed, epoch, numbers, _PAIR, 6)
-        pair = {"nsp": self._next_sentence, "sop": self._sentence_order, "none": self._single}
-        rows = [pair[self.objective](number, row) for number, row in zip(numbers, draws.tolist())]
+        if self.objective == "nsp":
+            others = self._samples_of_other_documents(numbers, draws[:, 2])
+            rows = map(self._next_sentence, numbers, others.tolist(), draws.tolist())
+        else:
+            pair = {"sop": self._sentence_order, "none": self._single}[self.objective]
+            rows = map(pair, numbers, draws.tolist())
         first, second, labels = zip(*rows)
         return first, second, np.array(labels, np.int32)
 
-    def _next_sentence(self, number, draws):
+    def _samples_of_other_documents(self, numbers, draws):
+        """For each sample one that is not of its document."""
+        document = self.samples.document[numbers]
+        # Samples of one document are neighbours: [low, high) is left out of the draw.
+        low = np.searchsorted(self.samples.document, document, side="left")
+        high = np.searchsorted(self.samples.document, document, side="right")
+        others = (draws * (len(self.samples) - (high - low))).astype(np.int64)
+        return others + (high - low) * (others >= low)
+
+    def _next_sentence(self, number, other, draws):
         shard, first, end = self._place(number)
         split = first + 1 + int(draws[0] * (end - first - 1))
         is_random = end - first == 1 or draws[1] < 0.5
         tokens_a = self._tokens(shard, first, split)
         if is_random:
             wanted = max(1, int(self.samples.target[number]) - len(tokens_a))
-            tokens_b = self._other_document(number, wanted, draws[2], draws[3])
+            tokens_b = self._from_document(other, wanted, draws[3])
         else:
             tokens_b = self._tokens(shard, split, end)
         return *self._truncate(tokens_a, tokens_b, draws[4], draws[5]), int(is_random)
@@ -160,15 +198,12 @@ class SegmentReader:
     def _tokens(self, shard, first_sentence, end_sentence):
         return shard.tokens[shard.sentences[first_sentence]:shard.sentences[end_sentence]]
 
-    def _other_document(self, number, wanted, draw_sample, draw_sentence):
-        """Text of another document, from the start of one of its sentences.
+    def _from_document(self, other, wanted, draw_sentence):
+        """Text of a sample's document, from the start of one of the sample's sentences.
 
         Where fewer than ``wanted`` tokens follow on that sentence, an earlier one is taken,
         for else the rows with a random next would be the shorter ones.
         """
-        low, high = int(self.low[number]), int(self.high[number])
-        other = int(draw_sample * (len(self.samples) - (high - low)))
-        other += (high - low) if other >= low else 0
         shard, first, end = self._place(other)
         start = first + int(draw_sentence * (end - first))
         document = _count_until(shard.documents, start)

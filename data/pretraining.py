@@ -38,8 +38,9 @@ class PretrainingData:
         self._check(directory, config)
         shards = open_shards(directory, split)
         room = config.data.sequence_length - pairs.special_tokens(config.data.pair_objective)
-        self.samples = pairs.gather_samples(shards, room, config.data.short_sequence_probability,
-                                            config.train.seed)
+        self.samples = pairs.open_samples(directory, split, shards, room,
+                                          config.data.short_sequence_probability,
+                                          config.train.seed)
         self.packing, self.packing_report = None, None
         self._check_enough(directory)
         if config.data.sequences_per_row > 1:
@@ -197,10 +198,10 @@ class PretrainingData:
         if not len(self):
             raise InputError(directory, f"no text in its {self.split} split",
                              "give more text or change data.held_out_share")
-        documents = len(np.unique(self.samples.document))
-        if self.config.data.pair_objective == "nsp" and documents < 2:
+        one_document = self.samples.document[0] == self.samples.document[-1]
+        if self.config.data.pair_objective == "nsp" and one_document:
             raise InputError(
-                directory, f"{documents} document in its {self.split} split, but a random next "
+                directory, f"one document in its {self.split} split, but a random next "
                 "sentence must come from another document", "part documents by blank lines, "
                 "give more text, or set data.pair_objective=sop")
 

@@ -20,7 +20,7 @@ _WHITE = " \t\r\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _PUNCTUATION = r"!-/:-@\[-`{-~"
 _CHINESE = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _PIECE = re.compile(f"[^{_WHITE}\n{_PUNCTUATION}{_CHINESE}]+|[{_PUNCTUATION}{_CHINESE}]|\n")
-_LARGEST_CACHE = 1 << 20
+_LARGEST_CACHE = 1 << 16
 _NEWLINE = 0  # its number in the table of pieces
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

@@ -1,6 +1,7 @@
 """Samples, pairs, masks and rows: what a pretraining batch is made of."""
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
@@ -234,7 +235,6 @@ def test_one_document_has_no_random_next(tmp_path, tiny_config):
 
 
 def test_unprepared_and_damaged_folders_are_named(tmp_path, prepared, tiny_config):
-    import shutil
 
     with pytest.raises(InputError, match="run prepare_data.py"):
         PretrainingData(tiny_config(f"data.directory={tmp_path / 'nothing'}"))
@@ -297,3 +297,20 @@ def test_chinese_words_are_masked_whole(tmp_path):
     row, position = np.nonzero(continues[:, 1:] & ~text.is_special[:, :-1])
     position += 1
     assert (masked[row, position] == masked[row, position - 1]).all() and masked.any()
+
+
+def test_samples_are_cut_once_and_then_mapped(tiny_config, tmp_path, prepared, monkeypatch):
+    folder = tmp_path / "copy"
+    shutil.copytree(prepared, folder)
+    first = PretrainingData(tiny_config(f"data.directory={folder}"))
+
+    def never(*arguments):
+        raise AssertionError("cut again")
+
+    monkeypatch.setattr(pairs, "gather_samples", never)
+    again = PretrainingData(tiny_config(f"data.directory={folder}"))
+    assert (again.batch(5, 20).input_ids == first.batch(5, 20).input_ids).all()
+    kept, = folder.glob("samples_train_*.npy")
+    kept.write_bytes(kept.read_bytes()[:200])
+    with pytest.raises(InputError, match="is damaged; remove the file"):
+        PretrainingData(tiny_config(f"data.directory={folder}"))
