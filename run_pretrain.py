@@ -93,7 +93,7 @@ def describe_run(config, network, data):
         "flops_per_sequence": training_flops(config.model, config.data.sequence_length,
                                              config.data.max_predictions),
         "memory_bytes": memory,
-        "samples_per_epoch": len(data),
+        "rows_per_epoch": len(data),
         "epochs": config.train.steps * config.train.global_batch_size / len(data),
         "tokens_per_row": batch.token_count / len(batch),
     }
@@ -102,6 +102,8 @@ def describe_run(config, network, data):
         print(f"  {name}: {own:,} parameters")
     for key, value in description.items():
         print(f"{key}: {value}")
+    report = getattr(data, "packing_report", None)
+    print("\n".join(report.lines()) if report else "packing: none, a sequence a row")
     return description
 
 

@@ -121,11 +121,13 @@ class DataConfig:
         if self.mix and self.format != "prepared":
             raise InputError("data.mix", f"format {self.format} cannot be mixed",
                              "write format: prepared")
-        if self.max_predictions + 4 > self.sequence_length:
+        # The fewest tokens beside the predictions: [CLS] of each sequence, two [SEP], a word.
+        if self.max_predictions + self.sequences_per_row + 3 > self.sequence_length:
             raise InputError(
                 "data.max_predictions",
-                f"{self.max_predictions} predictions do not fit a row of "
-                f"{self.sequence_length} slots", "lower it or lengthen data.sequence_length")
+                f"{self.max_predictions} predictions and {self.sequences_per_row} [CLS] do not "
+                f"fit a row of {self.sequence_length} slots",
+                "lower it or lengthen data.sequence_length")
 
 
 @dataclass(frozen=True)

@@ -75,11 +75,6 @@ class PretrainingData:
         return self._weigh(arrays)
 
     def _pack(self, data, room):
-        if data.max_predictions + data.sequences_per_row > data.sequence_length:
-            raise InputError(
-                "data.sequences_per_row",
-                f"{data.max_predictions} predictions and {data.sequences_per_row} [CLS] do not fit "
-                f"a row of {data.sequence_length} slots", "lower it or data.max_predictions")
         self.samples = pairs.with_known_lengths(self.samples, data.pair_objective, room)
         histogram = packing.length_histogram(self._planned_lengths(), data.sequence_length)
         self.packing = packing.pack(histogram, data.sequences_per_row, data.directory)
