@@ -37,7 +37,7 @@ def pretrain(config, output, resume=False, dry_run=False):
 
     workers = 0 if dry_run else config.run.data_workers
     data = PrefetchedData(config, "train", workers) if workers else open_pretraining_data(config)
-    held_out = open_pretraining_data(config, "held_out")
+    evaluation = read_evaluation(config)
     network = build_network(config)
     engine = LocalEngine(config)
     engine.build(network, lambda network: build_optimizer(config.train, network))
@@ -46,13 +46,12 @@ def pretrain(config, output, resume=False, dry_run=False):
         return describe_run(config, network, data)
     folder = RunFolder(output)
     checkpoint = folder.open(config, resume)
-    evaluation = held_out.batch(0, config.train.evaluation_rows)
 
     def evaluate():
         return {**engine.evaluate(evaluation),
                 "word_frequency_loss": word_frequency_loss(data.token_counts, evaluation)}
 
-    trainer = Trainer(config, engine, data, evaluate, folder)
+    trainer = Trainer(config, engine, data, evaluate if evaluation else None, folder)
     if checkpoint:
         trainer.resume(checkpoint)
     try:
@@ -60,6 +59,15 @@ def pretrain(config, output, resume=False, dry_run=False):
     finally:
         if workers:
             data.close()
+
+
+def read_evaluation(config):
+    """The held-out rows of every evaluation, or None where no text is held out."""
+    from data.open import open_pretraining_data
+
+    if not config.data.held_out_share:
+        return None
+    return open_pretraining_data(config, "held_out").batch(0, config.train.evaluation_rows)
 
 
 def build_network(config):

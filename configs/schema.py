@@ -92,7 +92,8 @@ class DataConfig:
         "prepared", "What lies in directory: prepare_data.py's shards, or ready-masked HDF5 "
                     "(NVIDIA, PaddleNLP) or TFRecord (Google, Graphcore) files.")
     held_out_share: float = option(
-        0.05, "Share of the documents that is kept out of training and used in evaluation.")
+        0.05, "Share of the documents that is kept out of training and used in evaluation; 0 "
+              "does not evaluate.")
     sequence_length: int = option(128, "Slots of a row, special tokens included.")
     max_predictions: int = option(20, "Most masked tokens in a row; the first slots of the row.")
     masked_lm_probability: float = option(0.15, "Share of a row's tokens that is masked.")

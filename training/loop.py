@@ -20,7 +20,7 @@ class Trainer:
             config: the resolved ``Config``.
             engine: built, with network and optimizer.
             data: has ``batch(consumed, count)``.
-            evaluate: called without arguments, returns a dict of floats.
+            evaluate: called without arguments, returns a dict of floats; or None.
             folder: the ``RunFolder``.
         """
         self.config, self.engine, self.data = config, engine, data
@@ -57,7 +57,7 @@ class Trainer:
                 self.folder.metrics.append(line)
                 progress.say("step", line)
                 timer = _Timer()
-            if self._is_due(train.evaluate_every):
+            if self.evaluate and self._is_due(train.evaluate_every):
                 self._evaluate(progress)
             if self._is_due(train.save_every):
                 self._save()
@@ -108,6 +108,8 @@ class Trainer:
 
     def _finish(self):
         metrics, evaluations = self.folder.metrics.read(), self.folder.evaluations.read()
+        if not self.evaluate:
+            self.folder.draw_curves()
         result = {"step": self.step, "samples": self.samples, "train_seconds": self.seconds,
                   "parameters": count_parameters(self.engine.network),
                   "flops_per_sequence": self.flops_per_row, "peak_flops": self.peak_flops,

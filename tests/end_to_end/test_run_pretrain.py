@@ -155,6 +155,27 @@ def test_dry_run_describes_and_writes_nothing(tmp_path, pretrain, capsys):
     assert description["parameters"] > 30522 * 32
 
 
+def test_one_document_trains_on_sentence_order_without_evaluation(tmp_path, pretrain):
+    import prepare_data
+
+    (tmp_path / "one.txt").write_text("A first sentence of it.\nA second sentence of it.\n" * 99)
+    overrides = [f"data.directory={tmp_path / 'one'}", "data.held_out_share=0",
+                 "data.pair_objective=sop", "train.steps=2"]
+    prepare_data.main(["--config", CONFIG, "--input", str(tmp_path / "one.txt"), "--output",
+                       str(tmp_path / "one"), "--set", "data.held_out_share=0"])
+    result = pretrain(tmp_path / "run", overrides=overrides)
+    assert result["held_out"] is None and result["training"]["nsp_loss"] > 0
+    assert (tmp_path / "run" / "curves.png").is_file()
+
+
+def test_packed_rows_and_workers_train(tmp_path, pretrain):
+    overrides = ["data.sequences_per_row=3", "train.steps=2"]
+    alone = pretrain(tmp_path / "alone", overrides=overrides)
+    pretrain(tmp_path / "workers", overrides=[*overrides, "run.data_workers=1"])
+    assert losses(tmp_path / "alone") == losses(tmp_path / "workers")
+    assert alone["training"]["mlm_loss"] == pytest.approx(np.log(30522), abs=0.3)
+
+
 def test_fill_mask_of_a_run(tmp_path, pretrain, capsys):
     pretrain(tmp_path / "run", overrides=["train.steps=1"])
     checkpoint = str(tmp_path / "run" / "checkpoints" / "step_00000001")
