@@ -31,5 +31,6 @@ if [ ! -x .venv/bin/python ]; then
     echo "making .venv with $("$python" --version)" >&2
     "$python" -m venv .venv
 fi
-install requirements.lock
+# The lock names every package, so there is nothing to resolve.
+install requirements.lock --no-deps
 PATH=$PWD/.venv/bin:$PATH
