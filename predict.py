@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """Ask a checkpoint: fill-mask names the likeliest words in the place of [MASK]."""
 
-import argparse
 import sys
 
-from configs.command_line import run
+from configs.command_line import Parser, run
 from engines import startup
 
 
@@ -29,7 +28,7 @@ def fill_mask(arguments):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = Parser(description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     command = commands.add_parser("fill-mask", help="guess the words behind [MASK]")
     command.set_defaults(command=fill_mask)
@@ -37,7 +36,6 @@ def _parser():
                          help="a run's checkpoints/step_NNNNNNNN, or a Hugging Face folder")
     command.add_argument("--text", required=True, help="text with one or more [MASK]")
     command.add_argument("--count", type=int, default=5, help="words for each mask (default 5)")
-    command.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser
 
 

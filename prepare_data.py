@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from configs.command_line import build_parser, run
+from configs.command_line import Parser, build_parser, run
 from configs.errors import InputError
 from configs.load import load_config
 
@@ -54,12 +54,10 @@ def verify_folder(argv):
     """Check every file of a prepared folder, print and return its statistics."""
     from data.verification import verify
 
-    parser = argparse.ArgumentParser(prog="prepare_data.py verify", description=verify.__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="prepare_data.py verify", description=verify.__doc__)
     parser.add_argument("directory", metavar="DIR")
     parser.add_argument("--sequence-length", type=int, nargs="+", default=[128, 512],
                         help="row lengths to tell padding and packing for (default: 128 512)")
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     arguments = parser.parse_args(argv)
     statistics = verify(arguments.directory, arguments.sequence_length)
     for key, value in statistics.items():

@@ -6,7 +6,6 @@ an IPU-POD16 eats (PaddleNLP's published throughput of BERT-Base): 11,700 rows o
 3,470 of 384 a second.
 """
 
-import argparse
 import json
 import os
 import sys
@@ -14,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from configs.command_line import run
+from configs.command_line import Parser, run
 from configs.load import load_config
 
 CONFIG = "configs/pretrain/quickstart.yaml"
@@ -25,12 +24,9 @@ ROWS, WARM_UP_BATCHES, SECONDS = 4096, 3, 10
 
 def main(argv=None):
     """Measure, print the figures as JSON and return them."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.data_loading",
-                                     description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="python -m benchmarks.data_loading", description=__doc__)
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--output", metavar="FILE", help="write the JSON there too")
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     arguments = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as folder:
         figures = {"workers": arguments.workers,

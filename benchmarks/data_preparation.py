@@ -11,7 +11,6 @@
 The slow ones run on the first megabyte and are told in MB/s of raw text.
 """
 
-import argparse
 import gzip
 import json
 import os
@@ -23,7 +22,7 @@ import threading
 import time
 from pathlib import Path
 
-from configs.command_line import run
+from configs.command_line import Parser, run
 
 CONFIG = "configs/pretrain/quickstart.yaml"
 PEER_BYTES = 1_000_000
@@ -32,13 +31,10 @@ SECONDS_BETWEEN_SAMPLES = 0.05
 
 def main(argv=None):
     """Measure, print the figures as JSON and return them."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.data_preparation",
-                                     description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="python -m benchmarks.data_preparation", description=__doc__)
     parser.add_argument("--input", required=True, metavar="FILE", help="English text, may be .gz")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--output", metavar="FILE", help="write the JSON there too")
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     arguments = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as folder:
         text = _read(Path(arguments.input))

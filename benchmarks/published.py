@@ -1,12 +1,11 @@
 """Published figures, reproduced: ``python -m benchmarks.published run sts_benchmark …``."""
 
-import argparse
 import csv
 import json
 import sys
 from pathlib import Path
 
-from configs.command_line import run
+from configs.command_line import Parser, run
 from configs.errors import InputError
 from engines import startup
 
@@ -69,14 +68,13 @@ BENCHMARKS = {"sts_benchmark": sts_benchmark}
 
 
 def _parser():
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.published", description=__doc__)
+    parser = Parser(prog="python -m benchmarks.published", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     command = commands.add_parser("run", help="run one benchmark")
     command.add_argument("name", choices=sorted(BENCHMARKS))
     command.add_argument("--model", required=True, metavar="DIR")
     command.add_argument("--data", required=True, metavar="DIR")
     command.add_argument("--output", metavar="FILE", help="write the JSON there too")
-    command.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser
 
 

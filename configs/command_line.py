@@ -10,31 +10,27 @@ EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
 
-class _Parser(argparse.ArgumentParser):
-    """Tells a wrong option as every other bad input is told: in one line."""
+class Parser(argparse.ArgumentParser):
+    """A parser with --debug, which tells a wrong option in one line, as other bad input."""
+
+    def __init__(self, **options):
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+        self.add_argument("--debug", action="store_true", help="show the traceback of an error")
 
     def error(self, message):
         raise InputError(self.prog, message, "see --help")
 
 
-def build_parser(description, config_default=None, with_keys=True):
-    """An argument parser with --config, --set, --output and --debug."""
-    parser = _Parser(
-        description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="keys of the YAML file, for --set:\n" + describe_keys() if with_keys else None)
-    add_common_options(parser, config_default)
-    return parser
-
-
-def add_common_options(parser, config_default=None):
-    """The options that every entry point (and each of its commands) takes."""
-    parser.add_argument("--config", metavar="FILE", default=config_default,
+def build_parser(description):
+    """A parser for a recipe: --config, --set and --output, and every key in --help."""
+    parser = Parser(description=description,
+                    epilog="keys of the YAML file, for --set:\n" + describe_keys())
+    parser.add_argument("--config", metavar="FILE",
                         help="recipe in YAML, e.g. configs/pretrain/quickstart.yaml")
     parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[],
                         dest="overrides", help="override one key, e.g. train.steps=20; repeatable")
     parser.add_argument("--output", metavar="DIR", help="folder to write to")
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return parser
 
 
 def run(main, argv=None):

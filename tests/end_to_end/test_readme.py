@@ -39,7 +39,7 @@ def test_chinese_readme_keeps_step():
 def test_files_that_the_readme_names_exist():
     for name in ("README.md", "README.zh-CN.md"):
         for path in re.findall(r"`((?:[a-z_]+/)+[\w.]*)`", (ROOT / name).read_text("utf-8")):
-            assert (ROOT / path).exists(), path
+            assert (ROOT / path).exists() or path == "checkpoints/", path
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_every_python_command_runs(clone):
     for line in lines:
         if "benchmarks.published" in line:  # needs real weights: tests/parity
             continue
-        if "prepare_data" in line or "run_pretrain" in line:
+        if "--config" in line:
             line = f"{line} {SMALL}"
         line = re.sub(r"step_\d{8}", f"step_{STEPS:08d}", line)
         done = shell(line, clone)

@@ -410,8 +410,8 @@ CONTRADICTIONS = [
      "write 2 or more, or data.pair_objective: none"),
     (["model.max_position_embeddings=64"], "data.sequence_length: 128 tokens, but "
      "model.max_position_embeddings is 64; shorten the rows or take another model"),
-    (["data.max_predictions=125"], "data.max_predictions: 125 predictions do not fit a row of "
-     "128 slots; lower it or lengthen data.sequence_length"),
+    (["data.max_predictions=125"], "data.max_predictions: 125 predictions and 1 [CLS] do not "
+     "fit a row of 128 slots; lower it or lengthen data.sequence_length"),
     (["data.held_out_share=1"], "data.held_out_share: 1.0 is outside [0, 1); write a share"),
     (["train.beta2=1.0"], "train.beta2: 1.0 is outside [0, 1); write e.g. 0.9"),
     (["train.bias_correction=false"], "train.bias_correction: false is offered for lamb only; "

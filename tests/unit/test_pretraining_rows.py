@@ -301,7 +301,7 @@ def test_chinese_words_are_masked_whole(tmp_path):
 
 def test_samples_are_cut_once_and_then_mapped(tiny_config, tmp_path, prepared, monkeypatch):
     folder = tmp_path / "copy"
-    shutil.copytree(prepared, folder)
+    shutil.copytree(prepared, folder, ignore=shutil.ignore_patterns("samples_*"))
     first = PretrainingData(tiny_config(f"data.directory={folder}"))
 
     def never(*arguments):
