@@ -12,7 +12,7 @@ import numpy as np
 
 from configs.errors import InputError
 from data import masking, packing, pairs, rows
-from data.batch import Batch
+from data.batch import Batch, mean_weights
 from data.randomness import permutation
 from data.shards import decode_continuations, file_hash, open_shards, read_manifest
 from data.tokenizer import WordPieceTokenizer
@@ -153,15 +153,14 @@ class PretrainingData:
             numbers, data.max_ngram if data.masking == "ngram" else 1)
 
     def _weigh(self, arrays):
-        """Weights that sum to 1 over these rows, so that micro batches add up to the mean."""
-        is_prediction, is_present = (arrays.pop(name).astype(np.float32)
-                                     for name in ("is_prediction", "is_present"))
-        pair_labels = arrays.pop("pair_labels")
+        """A Batch whose weights make means over these rows, so that micro batches add up."""
+        is_prediction, is_present, pair_labels = (
+            arrays.pop(name) for name in ("is_prediction", "is_present", "pair_labels"))
         labels = {"masked_lm_labels": arrays.pop("masked_lm_labels"),
-                  "masked_lm_weights": is_prediction / is_prediction.sum()}
+                  "masked_lm_weights": mean_weights(is_prediction)}
         if self.config.data.pair_objective != "none":
             labels["pair_labels"] = pair_labels
-            labels["pair_weights"] = is_present / is_present.sum()
+            labels["pair_weights"] = mean_weights(is_present)
         return Batch(**arrays, labels=labels)
 
     def _epoch_order(self, epoch):
