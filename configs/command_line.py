@@ -3,10 +3,11 @@
 import argparse
 import sys
 
-from configs.errors import InputError
+from configs.errors import InputError, Stopped
 from configs.load import describe_keys
 
 EXIT_BAD_INPUT = 2
+EXIT_STOPPED = 75  # EX_TEMPFAIL of sysexits.h: run the same again
 EXIT_INTERRUPTED = 130
 
 
@@ -43,6 +44,9 @@ def run(main, argv=None):
             raise
         print(f"error: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
+    except Stopped as stopped:
+        print(f"stopped: {stopped}", file=sys.stderr)
+        return EXIT_STOPPED
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED

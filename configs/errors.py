@@ -1,4 +1,4 @@
-"""The one kind of error that is the user's to mend."""
+"""The kinds of ending that an entry point tells in one line."""
 
 
 class InputError(Exception):
@@ -17,3 +17,7 @@ class InputError(Exception):
     def __reduce__(self):
         # So that one raised in a worker process arrives whole.
         return InputError, (self.place, self.problem, self.mend)
+
+
+class Stopped(Exception):
+    """A run that a signal asked to stop, and that saved its state first."""

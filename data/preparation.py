@@ -22,7 +22,7 @@ from tqdm import tqdm
 from configs.errors import InputError
 from data import shards
 from data.corpus import parse_document, raw_documents
-from data.tokenizer import WordPieceTokenizer
+from data.tokenizer import WordPieceTokenizer, open_tokenizer
 
 BLOCK_CHARACTERS = 1 << 19
 SHARD_TOKENS = 1 << 26
@@ -139,7 +139,7 @@ def _write_shards(paths, config, directory, workers, part):
     """Write the shards that are not there yet."""
     records = shards.read_records(directory)
     done = records[-1]["blocks_done"] if records else 0
-    dtype = shards.code_dtype(len(WordPieceTokenizer(config.model.vocabulary)))
+    dtype = shards.code_dtype(len(open_tokenizer(config.model)))
     number, writer = len(records), None
     try:
         with tqdm(total=sum(path.stat().st_size for path in paths), unit="B", unit_scale=True,
@@ -199,7 +199,7 @@ class _BlockWorker:
 
     def __init__(self, config):
         self.data = config.data
-        self.tokenizer = WordPieceTokenizer(config.model.vocabulary, config.model.lower_case)
+        self.tokenizer = open_tokenizer(config.model)
         self.segment = None
         if config.data.language == "zh":
             import rjieba  # slow to load, and for Chinese alone

@@ -15,7 +15,7 @@ from data import masking, packing, pairs, rows
 from data.batch import Batch, mean_weights
 from data.randomness import permutation
 from data.shards import decode_continuations, file_hash, open_shards, read_manifest
-from data.tokenizer import WordPieceTokenizer
+from data.tokenizer import open_tokenizer
 
 
 class PretrainingData:
@@ -33,7 +33,7 @@ class PretrainingData:
                 too little text for the objective.
         """
         self.config, self.split = config, split
-        self.tokenizer = WordPieceTokenizer(config.model.vocabulary, config.model.lower_case)
+        self.tokenizer = open_tokenizer(config.model)
         directory = Path(config.data.directory)
         self._check(directory, config)
         shards = open_shards(directory, split)

@@ -26,6 +26,20 @@ _NEWLINE = 0  # its number in the table of pieces
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
+def open_tokenizer(model):
+    """The tokenizer of a ``model`` section.
+
+    Raises:
+        InputError: as ``WordPieceTokenizer``, or the vocabulary has more tokens than
+            ``vocab_size`` rows.
+    """
+    tokenizer = WordPieceTokenizer(model.vocabulary, model.lower_case)
+    if len(tokenizer) > model.vocab_size:
+        raise InputError(model.vocabulary, f"has {len(tokenizer)} tokens, but model.vocab_size is "
+                         f"{model.vocab_size}", "raise it or take the model's own vocabulary")
+    return tokenizer
+
+
 class WordPieceTokenizer:
     """Text to token ids and back. Special tokens in a text are ordinary text to it."""
 

@@ -1,7 +1,8 @@
 """A checkpoint folder, ours or Hugging Face's, as a network and its tokenizer."""
 
+from configs.errors import InputError
 from configs.schema import ModelConfig
-from data.tokenizer import WordPieceTokenizer
+from data.tokenizer import open_tokenizer
 from models.initialise import initialise
 from models.weights.huggingface import read_pretrained
 from models.weights.load import load_weights
@@ -21,10 +22,13 @@ def open_checkpoint(directory, build):
         InputError: a file is missing or damaged, or the weights do not fit.
     """
     arrays, values = read_pretrained(directory)
+    for key, file in (("vocab_size", "config.json"), ("vocabulary", "vocab.txt")):
+        if key not in values:
+            raise InputError(directory, f"has no {file}", "take a whole checkpoint folder")
     config = ModelConfig(**values)
     config.check()
     network = build(config)
     initialise(network, 0, config.initializer_range)
     report = load_weights(network, arrays)
     network.eval()
-    return network, WordPieceTokenizer(config.vocabulary, config.lower_case), report
+    return network, open_tokenizer(config), report

@@ -2,6 +2,7 @@
 
 import time
 
+from configs.errors import Stopped
 from configs.load import to_yaml
 from models.cost import training_flops
 from models.weights.huggingface import read_pretrained, save_pretrained
@@ -9,6 +10,7 @@ from models.weights.load import load_weights
 from training.checkpoint import read_optimizer, read_state, save_checkpoint
 from training.metrics import Progress
 from training.schedules import linear_schedule
+from training.stopping import StopRequest
 
 
 class Trainer:
@@ -45,10 +47,18 @@ class Trainer:
 
         Returns:
             The result: the last metrics, the last evaluation and the cost figures.
+
+        Raises:
+            Stopped: SIGTERM or SIGINT came; the state is saved.
         """
-        train = self.config.train
-        progress = Progress(train.steps, self.step)
-        timer = _Timer()
+        progress = Progress(self.config.train.steps, self.step)
+        with StopRequest() as stop:
+            self._run_steps(progress, stop)
+        progress.close()
+        return self._finish()
+
+    def _run_steps(self, progress, stop):
+        train, timer = self.config.train, _Timer()
         while self.step < train.steps:
             sums, learning_rate = self._update(timer)
             progress.advance()
@@ -59,10 +69,11 @@ class Trainer:
                 timer = _Timer()
             if self.evaluate and self._is_due(train.evaluate_every):
                 self._evaluate(progress)
-            if self._is_due(train.save_every):
+            if stop.name or self._is_due(train.save_every):
                 self._save()
-        progress.close()
-        return self._finish()
+            if stop.name and self.step < train.steps:
+                raise Stopped(f"{stop.name} at step {self.step}, which is saved; go on with "
+                              "--resume")
 
     def _update(self, timer):
         train = self.config.train

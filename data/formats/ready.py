@@ -10,7 +10,7 @@ from data.batch import Batch, mean_weights
 from data.formats.folder import open_shards
 from data.formats.stored_rows import StoredRows, check_rows, in_text_order
 from data.formats.windows import JoinedShards, WindowOrder
-from data.tokenizer import WordPieceTokenizer
+from data.tokenizer import open_tokenizer
 
 # Rows that are loaded together. NVIDIA's files are compressed in chunks of thousands of rows,
 # so that one row at random costs as much as thousands side by side.
@@ -38,7 +38,7 @@ class ReadyMaskedData:
                 sizes or another vocabulary than the config's.
         """
         self.config = config
-        self.tokenizer = WordPieceTokenizer(config.model.vocabulary, config.model.lower_case)
+        self.tokenizer = open_tokenizer(config.model)
         self.stored = JoinedShards(open_shards(config.data), self._check_rows)
         held_out = round(len(self.stored) * config.data.held_out_share)
         self.train_count = len(self.stored) - held_out

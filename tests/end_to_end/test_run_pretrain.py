@@ -2,6 +2,9 @@
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -103,6 +106,26 @@ def test_resumed_run_equals_unbroken_run_in_every_bit(tmp_path, pretrain, optimi
         assert all(np.array_equal(one[name], two[name]) for name in one)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_leaves_with_its_own_code(tmp_path, pretrain, tiny_overrides, number):
+    overrides = ["train.steps=150", "train.save_every=150", "train.log_every=1"]
+    command = [sys.executable, "run_pretrain.py", "--config", CONFIG, "--output",
+               str(tmp_path / "run")]
+    command += [word for value in (*tiny_overrides, *overrides) for word in ("--set", value)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for line in process.stdout:
+        if line.startswith("step 3/"):
+            process.send_signal(number)
+            break
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 75 and "go on with --resume" in errors
+    checkpoint, = (tmp_path / "run" / "checkpoints").iterdir()
+    assert 3 <= int(checkpoint.name[-8:]) < 150
+    pretrain(tmp_path / "run", "--resume", overrides=overrides)
+    pretrain(tmp_path / "whole", overrides=overrides)
+    assert losses(tmp_path / "run") == losses(tmp_path / "whole")
+
+
 def test_split_of_the_global_batch_changes_no_number(tmp_path, pretrain):
     splits = {"plain": ["run.micro_batch_size=8"], "accumulated": ["run.micro_batch_size=2"],
               "replicas": ["run.micro_batch_size=2", "run.replicas=2"]}
@@ -188,6 +211,12 @@ def test_fill_mask_of_a_run(tmp_path, pretrain, capsys):
                           ("[MASK] " + "word " * 600, "603 tokens, but the model has 512")):
         assert run(predict.main, ["fill-mask", "--checkpoint", checkpoint, "--text", text]) == 2
         assert problem in capsys.readouterr().err
+    for file in ("vocab.txt", "config.json", "model.safetensors"):
+        (tmp_path / "run" / "checkpoints" / "step_00000001" / file).unlink()
+        assert run(predict.main, ["fill-mask", "--checkpoint", checkpoint, "--text",
+                                  "[MASK]"]) == 2
+        error = capsys.readouterr().err
+        assert "step_00000001" in error and error.count("\n") == 1
 
 
 def test_ernie_on_chinese_text(tmp_path):

@@ -19,7 +19,7 @@ from data.formats.windows import WindowOrder
 from data.open import open_pretraining_data
 from data.pretraining import PretrainingData
 from data.randomness import permutation
-from data.tokenizer import WordPieceTokenizer
+from data.tokenizer import open_tokenizer
 from tests.fixtures.shards.made_rows import (CLS, DEPTH, LENGTH, MASK, PACKED_LENGTHS,
                                              PACKED_PREDICTIONS, PLAIN_LENGTHS, PREDICTIONS,
                                              Sequence, make_sequences, packed_fields,
@@ -213,10 +213,10 @@ REAL_PACKED_SIZES = "data.sequence_length=128", "data.max_predictions=22"
 @pytest.fixture(autouse=True)
 def one_tokenizer(monkeypatch):
     """Reading a vocabulary is most of what opening a small file takes."""
-    monkeypatch.setattr(ready, "WordPieceTokenizer", read_tokenizer)
+    monkeypatch.setattr(ready, "open_tokenizer", read_tokenizer)
 
 
-read_tokenizer = functools.lru_cache(maxsize=None)(WordPieceTokenizer)
+read_tokenizer = functools.lru_cache(maxsize=None)(open_tokenizer)
 
 
 @pytest.fixture

@@ -221,6 +221,11 @@ def test_another_vocabulary_is_refused(tiny_config):
         PretrainingData(config)
 
 
+def test_a_vocabulary_larger_than_the_embedding_is_refused(tiny_config):
+    with pytest.raises(InputError, match="has 30522 tokens, but model.vocab_size is 30000"):
+        PretrainingData(tiny_config("model.vocab_size=30000"))
+
+
 def test_one_document_has_no_random_next(tmp_path, tiny_config):
     import prepare_data
 

@@ -1,0 +1,29 @@
+"""SIGTERM and SIGINT as a request to stop between two steps."""
+
+import signal
+import threading
+
+
+class StopRequest:
+    """While entered, the first signal sets ``name``; a second one does what it always does."""
+
+    SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+    def __init__(self):
+        self.name = None
+        self._before = {}
+
+    def __enter__(self):
+        # Only the main thread may set handlers; elsewhere nothing is caught.
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._note) for number in self.SIGNALS}
+        return self
+
+    def __exit__(self, *exception):
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number, frame):
+        self.name = signal.Signals(number).name
+        for handled, handler in self._before.items():
+            signal.signal(handled, handler)
