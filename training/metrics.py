@@ -1,6 +1,7 @@
 """Lines of metrics: appended to a JSON lines file and shown while a run goes on."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -32,7 +33,10 @@ class JsonLines:
     def keep_up_to(self, step):
         """Drop what a run wrote after the checkpoint that it is resumed from."""
         lines = [line for line in self.read() if line["step"] <= step]
-        self.path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+        # Whole or not at all, for a kill may come at any moment.
+        partial = self.path.with_name(self.path.name + ".partial")
+        partial.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+        os.replace(partial, self.path)
 
 
 class Progress:

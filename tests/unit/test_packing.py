@@ -231,7 +231,9 @@ def test_a_packed_sequence_is_what_it_is_alone(packed_data):
     data = packed_data()
     packed, plain = data.batch(0, 40), unpacked_batch(data, 0, 40)
     assert len(plain) > 1.3 * len(packed)
-    for together, alone in zip(sequences_of(packed), sequences_of(plain), strict=True):
+    packed_sequences, plain_sequences = list(sequences_of(packed)), list(sequences_of(plain))
+    assert len(packed_sequences) == len(plain_sequences)
+    for together, alone in zip(packed_sequences, plain_sequences):
         assert together.keys() == alone.keys()
         assert all((together[name] == alone[name]).all() for name in alone)
         assert (together["position_ids"] == np.arange(len(together["position_ids"]))).all()
