@@ -31,6 +31,7 @@ def pretrain(config, output, resume=False, dry_run=False):
     from data.open import open_pretraining_data
     from data.prefetch import PrefetchedData
     from engines.local import LocalEngine
+    from training.checkpoint import newest_checkpoint
     from training.loop import Trainer
     from training.optimizers import build_optimizer
     from training.run_folder import RunFolder
@@ -38,13 +39,14 @@ def pretrain(config, output, resume=False, dry_run=False):
     workers = 0 if dry_run else config.run.data_workers
     data = PrefetchedData(config, "train", workers) if workers else open_pretraining_data(config)
     evaluation = read_evaluation(config)
-    network = build_network(config)
+    folder = RunFolder(output)
+    is_resumed = resume and newest_checkpoint(folder.checkpoints) is not None
+    network = build_network(config, None if is_resumed else config.train.initial_weights)
     engine = LocalEngine(config)
     engine.build(network, lambda network: build_optimizer(config.train, network))
     print("\n".join(engine.describe()), flush=True)
     if dry_run:
         return describe_run(config, network, data)
-    folder = RunFolder(output)
     checkpoint = folder.open(config, resume)
 
     def evaluate():
@@ -70,8 +72,8 @@ def read_evaluation(config):
     return open_pretraining_data(config, "held_out").batch(0, config.train.evaluation_rows)
 
 
-def build_network(config):
-    """The network of a recipe, with its first weights or those of ``train.initial_weights``."""
+def build_network(config, initial_weights=None):
+    """The network of a recipe, with its first weights or those of a checkpoint folder."""
     from models.initialise import initialise
     from models.tasks import build_for_pretraining
     from models.weights.huggingface import read_pretrained
@@ -81,9 +83,9 @@ def build_network(config):
                                     config.data.sequences_per_row,
                                     with_pairs=config.data.pair_objective != "none")
     initialise(network, config.train.seed, config.model.initializer_range)
-    if config.train.initial_weights:
-        arrays, values = read_pretrained(config.train.initial_weights)
-        check_unseen(values, config.model, config.train.initial_weights)
+    if initial_weights:
+        arrays, values = read_pretrained(initial_weights)
+        check_unseen(values, config.model, initial_weights)
         print("\n".join(load_weights(network, arrays).lines()), flush=True)
     return network
 

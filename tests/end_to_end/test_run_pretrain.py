@@ -164,9 +164,20 @@ def test_phase_two_starts_from_phase_one(tmp_path, pretrain, capsys):
     held_out = read_lines(tmp_path / "one" / "evaluations.jsonl")[-1]["mlm_loss"]
     assert result["held_out"]["mlm_loss"] == pytest.approx(held_out, abs=0.3)
     assert result["held_out"]["mlm_loss"] < np.log(30522) - 0.05
+    # Once begun, phase 2 goes on without phase 1's folder.
+    shutil.rmtree(tmp_path / "one")
+    again = pretrain(tmp_path / "two", "--resume", overrides=[
+        f"train.initial_weights={checkpoint}", "data.sequence_length=64",
+        "data.max_predictions=9", "train.steps=1", "train.learning_rate=1.0e-9"])
+    assert again["held_out"] == result["held_out"]
+
+
+def test_phase_two_checks_what_sizes_do_not_show(tmp_path, pretrain):
+    pretrain(tmp_path / "one", overrides=["train.steps=1"])
+    checkpoint = tmp_path / "one" / "checkpoints" / "step_00000001"
     with pytest.raises(InputError, match="trained with hidden_act gelu, but model.hidden_act is"):
-        pretrain(tmp_path / "three", overrides=[f"train.initial_weights={checkpoint}",
-                                                "model.hidden_act=gelu_new"])
+        pretrain(tmp_path / "two", overrides=[f"train.initial_weights={checkpoint}",
+                                              "model.hidden_act=gelu_new"])
 
 
 def test_dry_run_describes_and_writes_nothing(tmp_path, pretrain, capsys):
