@@ -1,8 +1,5 @@
 """What is set before Paddle starts."""
 
-import subprocess
-import sys
-
 import pytest
 from packaging.requirements import Requirement
 
@@ -40,18 +37,3 @@ def test_installed_versions_are_those_of_requirements():
 def test_other_threads_need_another_process():
     with pytest.raises(InputError, match="run.threads: 12345 asked for"):
         startup.prepare(12345)
-
-
-def test_threads_reach_paddle():
-    code = ("from engines import startup; startup.prepare(1)\n"
-            "import os, paddle; print(os.environ['OMP_NUM_THREADS'])")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    lines = done.stdout.splitlines()
-    assert lines[0].startswith("cpu: 1 threads, MKL path ") and lines[-1] == "1"
-
-
-def test_paddle_must_come_after():
-    done = subprocess.run(
-        [sys.executable, "-c", "import paddle; from engines import startup; startup.prepare()"],
-        capture_output=True, text=True)
-    assert "must come before the import of paddle" in done.stderr
