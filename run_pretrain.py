@@ -31,7 +31,6 @@ def pretrain(config, output, resume=False, dry_run=False):
     from data.open import open_pretraining_data
     from data.prefetch import PrefetchedData
     from engines.local import LocalEngine
-    from training.checkpoint import newest_checkpoint
     from training.loop import Trainer
     from training.optimizers import build_optimizer
     from training.run_folder import RunFolder
@@ -40,14 +39,14 @@ def pretrain(config, output, resume=False, dry_run=False):
     data = PrefetchedData(config, "train", workers) if workers else open_pretraining_data(config)
     evaluation = read_evaluation(config)
     folder = RunFolder(output)
-    is_resumed = resume and newest_checkpoint(folder.checkpoints) is not None
-    network = build_network(config, None if is_resumed else config.train.initial_weights)
+    checkpoint = None if dry_run else folder.find_checkpoint(config, resume)
+    network = build_network(config, None if checkpoint else config.train.initial_weights)
     engine = LocalEngine(config)
     engine.build(network, lambda network: build_optimizer(config.train, network))
     print("\n".join(engine.describe()), flush=True)
     if dry_run:
         return describe_run(config, network, data)
-    checkpoint = folder.open(config, resume)
+    folder.open(config, checkpoint)
 
     def evaluate():
         return {**engine.evaluate(evaluation),
@@ -95,11 +94,11 @@ def describe_run(config, network, data):
     from models.cost import training_flops, training_memory
     from training.loop import count_parameters
 
-    batch = data.batch(0, config.run.micro_batch_size)
-    memory = training_memory(config.model, count_parameters(network), config.run.micro_batch_size,
+    batch, parameters = data.batch(0, config.run.micro_batch_size), count_parameters(network)
+    memory = training_memory(config.model, parameters, config.run.micro_batch_size,
                              config.data.sequence_length, config.data.max_predictions)
     description = {
-        "parameters": count_parameters(network),
+        "parameters": parameters,
         "flops_per_sequence": training_flops(config.model, config.data.sequence_length,
                                              config.data.max_predictions),
         "memory_bytes": memory,

@@ -22,7 +22,7 @@ from tqdm import tqdm
 from configs.errors import InputError
 from data import shards
 from data.corpus import parse_document, raw_documents
-from data.tokenizer import WordPieceTokenizer, open_tokenizer
+from data.tokenizer import open_tokenizer
 
 BLOCK_CHARACTERS = 1 << 19
 SHARD_TOKENS = 1 << 26
@@ -54,10 +54,11 @@ def prepare(paths, config, directory, workers=1, part=(1, 1)):
     if directory.exists():
         raise InputError(directory, "exists and is no prepared folder", "choose another --output")
     partial = directory.with_name(directory.name + ".partial")
+    vocabulary_size = len(open_tokenizer(config.model))
     _begin(partial, settings)
     try:
-        _write_shards(paths, config, partial, workers, part)
-        return _finish(partial, directory, settings)
+        _write_shards(paths, config, partial, shards.code_dtype(vocabulary_size), workers, part)
+        return _finish(partial, directory, settings, vocabulary_size)
     except OSError as error:
         raise InputError(partial, f"cannot be written ({error.strerror})",
                          "make room and run the same command again") from None
@@ -135,11 +136,10 @@ def _documents(paths, bar):
         before += path.stat().st_size
 
 
-def _write_shards(paths, config, directory, workers, part):
+def _write_shards(paths, config, directory, dtype, workers, part):
     """Write the shards that are not there yet."""
     records = shards.read_records(directory)
     done = records[-1]["blocks_done"] if records else 0
-    dtype = shards.code_dtype(len(open_tokenizer(config.model)))
     number, writer = len(records), None
     try:
         with tqdm(total=sum(path.stat().st_size for path in paths), unit="B", unit_scale=True,
@@ -234,16 +234,15 @@ def split_of(number, held_out_share):
     return "held_out" if is_held_out else "train"
 
 
-def _finish(partial, directory, settings):
+def _finish(partial, directory, settings, vocabulary_size):
     records = shards.read_records(partial)
     counts = {split: {name: sum(record["counts"][split][name] for record in records)
                       for name in shards.COUNTS} for split in shards.SPLITS}
     if not counts["train"]["tokens"]:
         shutil.rmtree(partial)
         raise InputError("data.sources", "no text in any file", "check the files")
-    tokens = len(WordPieceTokenizer(settings["vocabulary"]))
-    np.save(partial / "token_counts.npy", shards.count_tokens(partial, tokens))
-    manifest = {**settings, "vocabulary_tokens": tokens, "counts": counts,
+    np.save(partial / "token_counts.npy", shards.count_tokens(partial, vocabulary_size))
+    manifest = {**settings, "vocabulary_tokens": vocabulary_size, "counts": counts,
                 "shards": len(records)}
     (partial / "settings.json").unlink()
     shards.write_json(partial / "manifest.json", manifest)

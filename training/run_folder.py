@@ -24,15 +24,12 @@ class RunFolder:
         self.metrics = JsonLines(self.path / "metrics.jsonl")
         self.evaluations = JsonLines(self.path / "evaluations.jsonl")
 
-    def open(self, config, resume):
-        """Make the folder ready for a run of ``config``.
+    def find_checkpoint(self, config, resume):
+        """The checkpoint that a run of ``config`` goes on from, or None for a new run.
 
         Args:
-            config: the resolved config, written to ``config.yaml``.
+            config: the resolved config.
             resume: whether to go on from the newest whole checkpoint, if there is one.
-
-        Returns:
-            The checkpoint to go on from, or None for a new run.
 
         Raises:
             InputError: the folder holds a run and ``resume`` is false, or its recipe differs.
@@ -43,13 +40,15 @@ class RunFolder:
                 raise InputError(self.path, "holds a run already",
                                  "add --resume or choose another --output")
             _check_same_recipe(load_config(written), config, written)
+        return newest_checkpoint(self.checkpoints)
+
+    def open(self, config, checkpoint):
+        """Write ``config.yaml`` and drop the metrics of steps after the checkpoint."""
         self.path.mkdir(parents=True, exist_ok=True)
-        written.write_text(to_yaml(config), "utf-8")
-        checkpoint = newest_checkpoint(self.checkpoints)
+        (self.path / "config.yaml").write_text(to_yaml(config), "utf-8")
         step = int(checkpoint.name.rpartition("_")[2]) if checkpoint else 0
         self.metrics.keep_up_to(step)
         self.evaluations.keep_up_to(step)
-        return checkpoint
 
     def draw_curves(self):
         """Draw ``curves.png`` from the lines written so far."""
