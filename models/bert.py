@@ -1,9 +1,22 @@
 """BERT as an ordered list of named blocks; the forward pass is a loop over them."""
 
+from typing import Callable, NamedTuple, Tuple
+
 from paddle import nn
 
 from models.embeddings import Embeddings
 from models.encoder import EncoderLayer, Pooler
+
+
+class Part(NamedTuple):
+    """The smallest thing that a pipeline stage can hold: a block, or half of a layer."""
+
+    name: str
+    """``embeddings``, ``layer.N.attention``, ``layer.N.feed_forward``, ``pooler``, ``heads``"""
+    run: Callable
+    """Takes the stream and returns it, changed"""
+    layers: Tuple[nn.Layer, ...]
+    """What holds its parameters"""
 
 
 class Bert(nn.Layer):
@@ -25,6 +38,19 @@ class Bert(nn.Layer):
         named = [("embeddings", self.embeddings), *layers,
                  ("pooler", self.pooler), ("heads", self.heads)]
         return [(name, block) for name, block in named if block is not None]
+
+    def parts(self):
+        """The blocks as ``Part``s, each transformer layer in its two halves, in order."""
+        parts = []
+        for name, block in self.blocks():
+            if isinstance(block, EncoderLayer):
+                parts.append(Part(f"{name}.attention", block.attend,
+                                  (block.attention, block.attention_norm)))
+                parts.append(Part(f"{name}.feed_forward", block.feed_forward,
+                                  (block.intermediate, block.output, block.output_norm)))
+            else:
+                parts.append(Part(name, block, (block,)))
+        return parts
 
     def forward(self, inputs):
         """Run every block.

@@ -75,12 +75,19 @@ class EncoderLayer(nn.Layer):
 
     def forward(self, stream):
         """Replace ``hidden`` ``[batch, sequence, hidden]`` of the stream."""
+        return self.feed_forward(self.attend(stream))
+
+    def attend(self, stream):
+        """The first half of the layer: attention, residual and norm."""
         hidden = stream["hidden"]
         attended = self.dropout(self.attention(hidden, stream["membership"]))
-        hidden = self.attention_norm(hidden + attended)
+        return {**stream, "hidden": self.attention_norm(hidden + attended)}
+
+    def feed_forward(self, stream):
+        """The second half of the layer: feed-forward, residual and norm."""
+        hidden = stream["hidden"]
         transformed = self.output(self.activation(self.intermediate(hidden)))
-        hidden = self.output_norm(hidden + self.dropout(transformed))
-        return {**stream, "hidden": hidden}
+        return {**stream, "hidden": self.output_norm(hidden + self.dropout(transformed))}
 
 
 class Pooler(nn.Layer):
