@@ -178,21 +178,84 @@ class RunConfig:
     """The machine: how the same recipe is laid on it."""
 
     micro_batch_size: int = option(REQUIRED, "Rows that are computed at once.")
-    device: Literal["cpu", "gpu"] = option("cpu", "What computes.")
+    device: Literal["cpu", "gpu", "ipu", "ipu_model"] = option(
+        "cpu", "What computes: cpu, gpu, ipu, or ipu_model (IPUs emulated on the CPU).")
     replicas: int = option(
         1, "Copies of the model that share a global batch; the local engine computes them in turn.")
     accumulation_steps: Optional[int] = option(
         None, "Micro batches a replica adds up before an update; null derives it.")
+    pipeline: List[str] = option(
+        [], "Stages of a replica in order, each 'PART, PART on IPU'. Parts: embeddings, layer.N, "
+            "layer.N-M, layer.N.attention, layer.N.feed_forward, pooler, heads, and -1 for the "
+            "layers that no stage names, evenly over all stages with a -1. The local engine "
+            "computes the stages in turn. Empty is one stage.")
+    ipus: Optional[int] = option(
+        None, "IPUs of the pod: replicas x IPUs a replica may not exceed them; null is unchecked.")
+    precision: Literal["fp32", "fp16", "bf16"] = option(
+        "fp32", "Arithmetic: fp32 everywhere, fp16 on GPU and IPU, bf16 on GPU.")
+    loss_scale: Optional[float] = option(
+        None, "Factor of the loss in fp16, where gradients would vanish; null adapts it during "
+              "training (GPU alone). Without effect in fp32 and bf16.")
+    recompute: bool = option(
+        False, "Compute the activations inside a layer anew in the backward pass, for memory.")
+    shard_optimizer: bool = option(
+        False, "Spread the optimizer's state over the replicas: ZeRO 1, on IPUs replicated tensor "
+               "sharding.")
     data_workers: int = option(
         0, "Processes that make batches ahead; 0 makes them in the training process.")
     threads: Optional[int] = option(None, "CPU threads; null takes every core it may use.")
     peak_flops: Optional[float] = option(
         None, "FLOP/s of the machine, for the mfu figure; null measures a matrix product at start.")
+    batches_per_step: int = option(
+        1, "IPU: updates in one call of the device, all at the learning rate of the first.")
+    # What follows tunes IPUs and changes no result beyond rounding: other devices pass over it,
+    # so that a pod's file runs on them.
+    available_memory_proportion: List[float] = option(
+        [], "IPU: share of the memory that a matrix product may take while it runs; one value, or "
+            "one for each IPU of a replica. Empty is the compiler's default.")
+    half_partials: bool = option(False, "IPU: add up the products of fp16 numbers in fp16.")
+    stochastic_rounding: bool = option(
+        False, "IPU: round to fp16 at random, right on average, so that small updates count.")
+    optimizer_state_on_chip: bool = option(
+        False, "IPU: keep the optimizer's state on the IPUs instead of in the pod's DDR memory.")
+    embedding_serialization_factor: int = option(
+        1, "IPU: pieces in which the product with the word embedding is computed; divides "
+           "model.vocab_size.")
+    prefetch_depth: int = option(1, "IPU: micro batches that the host sends ahead.")
+    outline_threshold: float = option(
+        1.0, "IPU: how much code must repeat to be compiled once; larger is faster code and more "
+             "of it.")
+    engine_cache: Optional[str] = option(
+        None, "IPU: folder that keeps compiled programs; null compiles at every start.")
 
     def check(self):
         _not_negative(self, "run", "data_workers")
-        _positive(self, "run", "micro_batch_size", "replicas", "accumulation_steps",
-                  "threads", "peak_flops")
+        _positive(self, "run", "micro_batch_size", "replicas", "accumulation_steps", "ipus",
+                  "loss_scale", "threads", "peak_flops", "embedding_serialization_factor",
+                  "batches_per_step", "prefetch_depth", "outline_threshold")
+        if any(not 0 < share <= 1 for share in self.available_memory_proportion):
+            raise InputError("run.available_memory_proportion", "a share is outside (0, 1]",
+                             "write e.g. [0.28]")
+        if self.batches_per_step > 1 and not self.on_ipus:
+            raise InputError("run.batches_per_step", f"{self.batches_per_step} updates that share "
+                             f"a learning rate are made on IPUs alone, not on {self.device}",
+                             "write 1")
+        self._check_precision()
+
+    @property
+    def on_ipus(self):
+        """Whether IPUs compute, real or emulated."""
+        return self.device in ("ipu", "ipu_model")
+
+    def _check_precision(self):
+        known = {"cpu": ("fp32",), "gpu": ("fp32", "fp16", "bf16")}.get(
+            self.device, ("fp32", "fp16"))
+        if self.precision not in known:
+            raise InputError("run.precision", f"{self.precision} is not computed on {self.device}",
+                             f"write {' or '.join(known)}")
+        if self.precision == "fp16" and self.loss_scale is None and self.device != "gpu":
+            raise InputError("run.loss_scale", f"null adapts it, which {self.device} cannot",
+                             "write a number, e.g. 512")
 
 
 @dataclass(frozen=True)
@@ -214,6 +277,11 @@ class Config:
         for section in (self.model, self.data, self.train, self.run):
             section.check()
         self._check_batch_arithmetic()
+        if self.model.vocab_size % self.run.embedding_serialization_factor:
+            raise InputError(
+                "run.embedding_serialization_factor",
+                f"{self.run.embedding_serialization_factor} does not divide model.vocab_size "
+                f"{self.model.vocab_size}", "choose a divisor, or 1")
         if self.data.sequence_length > self.model.max_position_embeddings:
             raise InputError(
                 "data.sequence_length",
