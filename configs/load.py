@@ -40,12 +40,13 @@ class _Leaf:
         return self.override or _place(self.path, self.node)
 
 
-def load_config(path, overrides=()):
+def load_config(path, overrides=(), also_check=None):
     """Read a YAML file with its bases, apply overrides, check everything.
 
     Args:
         path: the YAML file.
         overrides: strings ``section.key=value``, later ones win.
+        also_check: called with the config; what it raises is told with file and line too.
 
     Raises:
         InputError: naming file, line and nearest key.
@@ -53,7 +54,9 @@ def load_config(path, overrides=()):
     leaves = _read_leaves(path, overrides)
     config = Config(**{name: _build_section(section, name, leaves, path)
                        for name, section in SECTIONS.items()})
-    _check(config, leaves, path)
+    _check(config.check, leaves, path)
+    if also_check:
+        _check(lambda: also_check(config), leaves, path)
     return config
 
 
@@ -66,7 +69,7 @@ def load_section(name, path, overrides=()):
     """
     leaves = _read_leaves(path, overrides)
     section = _build_section(SECTIONS[name], name, leaves, path)
-    _check(section, leaves, path)
+    _check(section.check, leaves, path)
     return section
 
 
@@ -86,7 +89,7 @@ def override_section(section, overrides, path):
     values = {key.partition(".")[2]: _convert(leaf, hints[key.partition(".")[2]], key)
               for key, leaf in leaves.items() if key.startswith(f"{name}.")}
     section = dataclasses.replace(section, **values)
-    _check(section, leaves, path)
+    _check(section.check, leaves, path)
     return section
 
 
@@ -100,14 +103,23 @@ def _read_leaves(path, overrides):
     return leaves
 
 
-def _check(checked, leaves, path):
-    """Let a section or the whole config check itself, and say where a wrong value stands."""
+def _check(check, leaves, path):
+    """Call a check, and say where the value that it refuses stands."""
     try:
-        checked.check()
+        check()
     except InputError as error:
-        leaf = leaves.get(error.place)
+        leaf = _find_leaf(leaves, error.place)
         place = f"{leaf.place}: {error.place}" if leaf else f"{path}: {error.place}"
         raise InputError(place, error.problem, error.mend) from None
+
+
+def _find_leaf(leaves, place):
+    """The leaf of ``section.key``, or of the item ``section.key[2]`` of a list."""
+    key, _, index = place.partition("[")
+    leaf = leaves.get(key)
+    if leaf and index:
+        leaf = dataclasses.replace(leaf, node=leaf.node.value[int(index[:-1])])
+    return leaf
 
 
 def to_yaml(config):

@@ -1,20 +1,57 @@
-"""What a network costs, from its config: parameters come from the network itself."""
+"""What a network costs, part by part, from its config alone."""
+
+HALVES = ("attention", "feed_forward")
 
 
-def forward_flops(config, sequence_length, max_predictions):
-    """Floating-point operations of the matrix products of one row's forward pass.
+def part_names(config, with_pooler=True):
+    """Names of the parts of a network in order, as ``Bert.parts`` gives them.
+
+    Args:
+        config: the ``model`` section.
+        with_pooler: whether the task has a vector for each sequence.
+    """
+    layers = [f"layer.{number}.{half}" for number in range(config.num_hidden_layers)
+              for half in HALVES]
+    return ("embeddings", *layers, *(["pooler"] if with_pooler else []), "heads")
+
+
+def parameters_by_part(config, with_pairs=True):
+    """Numbers in the parameters of each part of a pretraining network, by name.
+
+    Args:
+        config: the ``model`` section.
+        with_pairs: whether the heads have a pair objective.
+
+    The word embedding counts in ``embeddings``; the heads use the same.
+    """
+    hidden, inner = config.hidden_size, config.intermediate_size
+    norm, square = 2 * hidden, hidden * hidden + hidden
+    rows = (config.vocab_size + config.max_position_embeddings + config.type_vocab_size
+            + config.task_type_vocab_size)
+    costs = {"attention": 4 * square + norm,
+             "feed_forward": 2 * hidden * inner + inner + hidden + norm,
+             "embeddings": rows * hidden + norm, "pooler": square,
+             "heads": square + norm + config.vocab_size + (2 * hidden + 2) * with_pairs}
+    return {name: costs[name.rpartition(".")[2]] for name in part_names(config)}
+
+
+def forward_flops_by_part(config, sequence_length, max_predictions):
+    """Floating-point operations of the matrix products of one row's forward pass, by part.
 
     A product of ``[m, k]`` and ``[k, n]`` counts ``2 m k n``; elementwise work is left out,
     as in Chowdhery et al. 2022 (PaLM), appendix B.
     """
     hidden, length = config.hidden_size, sequence_length
-    projections = 2 * length * 4 * hidden * hidden
-    attention = 2 * 2 * length * length * hidden
-    feed_forward = 2 * length * 2 * hidden * config.intermediate_size
-    layers = config.num_hidden_layers * (projections + attention + feed_forward)
-    masked_lm = 2 * max_predictions * hidden * (hidden + config.vocab_size)
-    pooler = 2 * hidden * hidden
-    return layers + masked_lm + pooler
+    costs = {"attention": 2 * length * 4 * hidden * hidden + 2 * 2 * length * length * hidden,
+             "feed_forward": 2 * length * 2 * hidden * config.intermediate_size,
+             "embeddings": 0, "pooler": 2 * hidden * hidden,
+             "heads": 2 * max_predictions * hidden * (hidden + config.vocab_size)}
+    return {name: costs[name.rpartition(".")[2]] for name in part_names(config)}
+
+
+def forward_flops(config, sequence_length, max_predictions):
+    """The sum of ``forward_flops_by_part``."""
+    return sum(forward_flops_by_part(config, sequence_length, max_predictions).values())
 
 
 def training_flops(config, sequence_length, max_predictions):
