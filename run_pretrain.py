@@ -6,7 +6,7 @@ from pathlib import Path
 
 from configs.command_line import build_parser, run
 from configs.load import load_config
-from engines import startup
+from engines import placement, startup
 
 
 def main(argv=None):
@@ -19,7 +19,7 @@ def main(argv=None):
     arguments = parser.parse_args(argv)
     if not arguments.config:
         parser.error("--config is required, e.g. configs/pretrain/quickstart.yaml")
-    config = load_config(arguments.config, arguments.overrides)
+    config = load_config(arguments.config, arguments.overrides, placement.resolve)
     output = Path(arguments.output or Path("runs") / Path(arguments.config).stem)
     startup.prepare(config.run.threads)
     return pretrain(config, output, arguments.resume, arguments.dry_run)

@@ -6,6 +6,7 @@ import paddle
 
 from configs.errors import InputError
 from engines.engine import Engine
+from engines.placement import describe, resolve
 
 
 class LocalEngine(Engine):
@@ -57,9 +58,10 @@ class LocalEngine(Engine):
     def describe(self):
         config, run = self.config, self.config.run
         micro_batches = config.train.global_batch_size // run.micro_batch_size
-        blocks = [name for name, _ in self.network.blocks()]
+        has_pooler = "pooler" in dict(self.network.blocks())
         return [
-            f"engine: local, {run.device}, blocks {blocks[0]} to {blocks[-1]} in one stage",
+            f"engine: local, {run.device}: one process computes every stage",
+            *describe(config, resolve(config, has_pooler)),
             f"batch: global {config.train.global_batch_size} = micro {run.micro_batch_size} x "
             f"accumulation {config.accumulation_steps} x replicas {run.replicas}; "
             f"{micro_batches} micro batches in turn",
