@@ -50,4 +50,6 @@ class Embeddings(nn.Layer):
     def _membership(self, sequence_id):
         members = [(sequence_id == number + 1).astype("float32")
                    for number in range(self.sequences_per_row)]
-        return paddle.stack(members, axis=1)
+        membership = paddle.stack(members, axis=1)
+        membership.stop_gradient = True  # in a static Program it would not go without saying
+        return membership

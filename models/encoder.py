@@ -4,7 +4,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from models.operators import ACTIVATIONS, LayerNorm, Linear
+from models.operators import ACTIVATIONS, LayerNorm, Linear, tanh
 
 # Far below any score, yet finite in float16, so that masked attention is exactly 0.
 MASKED_SCORE = -10000.0
@@ -104,5 +104,5 @@ class Pooler(nn.Layer):
 
     def forward(self, stream):
         """Add ``pooled`` ``[batch, k, hidden]`` to the stream."""
-        pooled = paddle.tanh(self.dense(stream["hidden"][:, self.slots]))
+        pooled = tanh(self.dense(stream["hidden"][:, self.slots]))
         return {**stream, "pooled": pooled}

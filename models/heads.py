@@ -4,7 +4,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from models.operators import ACTIVATIONS, LayerNorm, Linear, linear
+from models.operators import ACTIVATIONS, LayerNorm, Linear, best_index, linear, total
 
 
 class MaskedLanguageModelHead(nn.Layer):
@@ -73,8 +73,8 @@ class PretrainingHeads(nn.Layer):
 def _weighted(logits, labels, weights):
     """Weighted sums of cross entropy and of correct answers over ``[batch, slots]``."""
     entropy = F.cross_entropy(logits, labels.unsqueeze(-1), reduction="none").squeeze(-1)
-    correct = (logits.detach().argmax(-1).astype(labels.dtype) == labels).astype("float32")
-    return (entropy * weights).sum(), (correct * weights).sum()
+    correct = (best_index(logits).astype(labels.dtype) == labels).astype("float32")
+    return total(entropy * weights), total(correct * weights)
 
 
 class QuestionAnsweringHead(nn.Layer):

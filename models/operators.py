@@ -3,12 +3,47 @@
 import paddle
 import paddle.nn.functional as F
 from paddle import nn
+from paddle.common_ops_import import LayerHelper
+
+# IPUs read legacy Programs, which Paddle 3 builds with the new mode switched off.
+_in_new_static_mode = getattr(paddle.framework, "in_pir_mode", lambda: False)
+
+
+def gelu(x, approximate=False):
+    """``x Phi(x)`` (Hendrycks and Gimpel 2016), or its approximation by tanh."""
+    if _in_legacy_static_mode():
+        return _append("gelu", {"X": x}, x.dtype, approximate=approximate)
+    return F.gelu(x, approximate=approximate)
+
 
 ACTIVATIONS = {
-    "gelu": F.gelu,
-    "gelu_new": lambda x: F.gelu(x, approximate=True),
+    "gelu": gelu,
+    "gelu_new": lambda x: gelu(x, approximate=True),
     "relu": F.relu,
 }
+
+
+def tanh(x):
+    """Hyperbolic tangent."""
+    if _in_legacy_static_mode():
+        return _append("tanh", {"X": x}, x.dtype)
+    return paddle.tanh(x)
+
+
+def total(x):
+    """The sum of all numbers, a scalar."""
+    if _in_legacy_static_mode():
+        return _append("reduce_sum", {"X": x}, x.dtype, dim=[0], reduce_all=True)
+    return x.sum()
+
+
+def best_index(scores):
+    """Where the last axis is largest, without a gradient."""
+    if _in_legacy_static_mode():
+        index = _append("arg_max", {"X": scores}, "int64", axis=-1)
+        index.stop_gradient = True
+        return index
+    return scores.detach().argmax(-1)
 
 
 class Linear(nn.Linear):
@@ -41,7 +76,22 @@ def linear(x, weight, bias, transpose_weight=False):
     """
     if _is_eager_on_cpu(x):
         return _CpuLinear.apply(x, weight, bias, transpose_weight)
+    if _in_legacy_static_mode():
+        return _append("matmul_v2", {"X": x, "Y": weight}, x.dtype,
+                       trans_y=transpose_weight) + bias
     return paddle.matmul(x, weight, transpose_y=transpose_weight) + bias
+
+
+def _in_legacy_static_mode():
+    return not paddle.in_dynamic_mode() and not _in_new_static_mode()
+
+
+def _append(kind, inputs, dtype, **attributes):
+    """Append an operator whose Python function Paddle 3 keeps for its other modes."""
+    helper = LayerHelper(kind)
+    output = helper.create_variable_for_type_inference(dtype)
+    helper.append_op(type=kind, inputs=inputs, outputs={"Out": output}, attrs=attributes)
+    return output
 
 
 def _is_eager_on_cpu(x):
