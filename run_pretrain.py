@@ -31,6 +31,7 @@ def pretrain(config, output, resume=False, dry_run=False):
     from data.open import open_pretraining_data
     from data.prefetch import PrefetchedData
     from engines.local import LocalEngine
+    from models.cost import training_flops
     from training.loop import Trainer
     from training.optimizers import build_optimizer
     from training.run_folder import RunFolder
@@ -40,7 +41,7 @@ def pretrain(config, output, resume=False, dry_run=False):
     evaluation = read_evaluation(config)
     folder = RunFolder(output)
     checkpoint = None if dry_run else folder.find_checkpoint(config, resume)
-    network = build_network(config, None if checkpoint else config.train.initial_weights)
+    network = build_network(config, checkpoint or config.train.initial_weights)
     engine = LocalEngine(config)
     engine.build(network, lambda network: build_optimizer(config.train, network))
     print("\n".join(engine.describe()), flush=True)
@@ -52,7 +53,9 @@ def pretrain(config, output, resume=False, dry_run=False):
         return {**engine.evaluate(evaluation),
                 "word_frequency_loss": word_frequency_loss(data.token_counts, evaluation)}
 
-    trainer = Trainer(config, engine, data, evaluate if evaluation else None, folder)
+    trainer = Trainer(config, engine, data, evaluate if evaluation else None, folder,
+                      training_flops(config.model, config.data.sequence_length,
+                                     config.data.max_predictions))
     if checkpoint:
         trainer.resume(checkpoint)
     try:
@@ -73,6 +76,7 @@ def read_evaluation(config):
 
 def build_network(config, initial_weights=None):
     """The network of a recipe, with its first weights or those of a checkpoint folder."""
+    from data.tokenizer import check_vocabulary
     from models.initialise import initialise
     from models.tasks import build_for_pretraining
     from models.weights.huggingface import read_pretrained
@@ -85,6 +89,7 @@ def build_network(config, initial_weights=None):
     if initial_weights:
         arrays, values = read_pretrained(initial_weights)
         check_unseen(values, config.model, initial_weights)
+        check_vocabulary(values.get("vocabulary"), config.model.vocabulary)
         print("\n".join(load_weights(network, arrays).lines()), flush=True)
     return network
 

@@ -141,7 +141,14 @@ class TrainConfig:
     seed: int = option(42, "Seed of weights, order, pairs, masks and dropout.")
     optimizer: Literal["adamw", "lamb"] = option(
         "adamw", "adamw (decoupled decay) or lamb (layer-wise trust ratio).")
-    warmup_steps: int = option(0, "Updates of linear warm-up; linear decay to 0 follows.")
+    warmup_steps: int = option(0, "Updates of linear warm-up, after which the schedule begins.")
+    warmup_ratio: float = option(0.0, "Warm-up as a share of train.steps, instead of warmup_steps.")
+    schedule: Literal["linear", "polynomial", "cosine", "constant"] = option(
+        "linear", "How the learning rate goes from its peak to final_learning_rate.")
+    final_learning_rate: float = option(0.0, "Where the schedule ends.")
+    decay_steps: Optional[int] = option(
+        None, "Update at which the schedule has ended and the rate stays; null is train.steps.")
+    decay_power: float = option(1.0, "Power of the polynomial schedule.")
     weight_decay: float = option(0.01, "Decoupled weight decay.")
     decay_all_parameters: bool = option(
         False, "Decay biases and layer norms too, as Graphcore's LAMB recipes do.")
@@ -152,25 +159,87 @@ class TrainConfig:
         True, "Correct the moments' start at zero; false is Graphcore's LAMB.")
     max_gradient_norm: float = option(
         1.0, "Clip the gradient to this global norm; 0 does not clip.")
+    first_moment_precision: Literal["fp32", "fp16"] = option(
+        "fp32", "How lamb keeps its first moment between updates; fp16 is Graphcore's.")
+    second_moment_precision: Literal["fp32", "fp16"] = option(
+        "fp32", "The same for the second moment.")
+    moment_scale: float = option(
+        1.0, "Factor on an fp16 first moment, its square on the second, so that small ones do "
+             "not vanish; Graphcore's scaled optimizer state.")
+    max_weight_norm: Optional[float] = option(
+        None, "Most that lamb's trust ratio takes for the norm of a weight; null is no limit.")
+    max_skipped_steps: int = option(
+        20, "Updates in a row that may be skipped because loss or gradient is not finite.")
     log_every: int = option(10, "Updates between two lines of metrics.")
     evaluate_every: int = option(0, "Updates between evaluations; 0 evaluates at the end only.")
     evaluation_rows: int = option(512, "Held-out rows of an evaluation.")
     save_every: int = option(1000, "Updates between checkpoints; the last one is always saved.")
+    keep_last: int = option(3, "Newest checkpoints that are kept; 0 keeps all.")
+    keep_every: int = option(
+        0, "Checkpoints of steps that this divides are kept for good; 0 keeps none so.")
+    keep_best: bool = option(
+        True, "Save at each evaluation that is the best so far, and keep the best checkpoint.")
+    trackers: List[Literal["visualdl", "tensorboard", "wandb"]] = option(
+        [], "Where metrics go beside metrics.jsonl: visualdl, tensorboard, wandb.")
+    profile: List[int] = option(
+        [], "First and last update to trace into profile.json, e.g. [10, 12]; empty is off.")
     initial_weights: Optional[str] = option(
         None, "Checkpoint folder to start from, e.g. phase 1's for phase 2; null starts anew.")
 
     def check(self):
         _positive(self, "train", "steps", "global_batch_size", "learning_rate", "epsilon",
-                  "log_every", "evaluation_rows", "save_every")
+                  "log_every", "evaluation_rows", "save_every", "decay_steps", "decay_power",
+                  "moment_scale", "max_weight_norm")
         _not_negative(self, "train", "seed", "warmup_steps", "weight_decay",
-                      "max_gradient_norm", "evaluate_every")
+                      "max_gradient_norm", "evaluate_every", "final_learning_rate",
+                      "max_skipped_steps", "keep_last", "keep_every")
+        _probability(self, "train", "warmup_ratio")
+        self._check_schedule()
         for key in ("beta1", "beta2"):
             if not 0 <= getattr(self, key) < 1:
                 raise InputError(f"train.{key}", f"{getattr(self, key)} is outside [0, 1)",
                                  "write e.g. 0.9")
-        if self.optimizer == "adamw" and not self.bias_correction:
-            raise InputError("train.bias_correction", "false is offered for lamb only",
-                             "write true, or optimizer: lamb")
+        if self.optimizer == "adamw":
+            self._refuse_what_only_lamb_has()
+        if self.moment_scale != 1 and "fp16" not in (self.first_moment_precision,
+                                                     self.second_moment_precision):
+            raise InputError("train.moment_scale", "both moments are kept in fp32",
+                             "remove it, or write train.first_moment_precision: fp16")
+        if self.profile and (len(self.profile) != 2 or not 1 <= self.profile[0] <= self.profile[1]):
+            raise InputError("train.profile", f"{self.profile} is not a first and a last update",
+                             "write e.g. [10, 12]")
+
+    @property
+    def warmup(self):
+        """Updates of the warm-up, however they were given."""
+        return round(self.warmup_ratio * self.steps) if self.warmup_ratio else self.warmup_steps
+
+    def _check_schedule(self):
+        if self.warmup_ratio and self.warmup_steps:
+            raise InputError("train.warmup_ratio", "warmup_steps is given too", "write one of them")
+        if self.decay_steps is not None and self.decay_steps <= self.warmup:
+            raise InputError("train.decay_steps", f"{self.decay_steps} is not after the warm-up of "
+                             f"{self.warmup} updates", "write more")
+        if self.final_learning_rate > self.learning_rate:
+            raise InputError("train.final_learning_rate", f"{self.final_learning_rate} is above "
+                             f"learning_rate {self.learning_rate}", "write less")
+        for key, kinds in (("decay_power", ("polynomial",)),
+                           ("final_learning_rate", ("linear", "polynomial", "cosine")),
+                           ("decay_steps", ("linear", "polynomial", "cosine"))):
+            if self._is_set(key) and self.schedule not in kinds:
+                raise InputError(f"train.{key}", f"has no meaning in a {self.schedule} schedule",
+                                 f"remove it, or write train.schedule: {kinds[0]}")
+
+    def _refuse_what_only_lamb_has(self):
+        for key in ("bias_correction", "first_moment_precision", "second_moment_precision",
+                    "moment_scale", "max_weight_norm"):
+            if self._is_set(key):
+                value = str(getattr(self, key)).lower()
+                raise InputError(f"train.{key}", f"{value} is offered for lamb only",
+                                 "remove it, or write train.optimizer: lamb")
+
+    def _is_set(self, key):
+        return getattr(self, key) != type(self).__dataclass_fields__[key].default
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,16 @@ class WordPieceTokenizer:
         encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
+    def encode_with_offsets(self, texts):
+        """Token ids of each text, and the characters of the text that each token stands for.
+
+        Returns:
+            A list of ``(ids, offsets)``; an offset is ``(start, end)``, whatever lower-casing,
+            accents or removed characters do to lengths.
+        """
+        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return [(encoding.ids, encoding.offsets) for encoding in encodings]
+
     def encode_sentences(self, sentences, segment=None):
         """Token ids of many sentences as one array; several times as fast as ``encode``.
 
@@ -182,3 +192,20 @@ def read_vocabulary(path):
                              "write token<TAB>id in order")
         tokens.append(token)
     return tokens
+
+
+def check_vocabulary(of_weights, of_model):
+    """Refuse weights that were trained with other tokens, for each id would mean another word.
+
+    Args:
+        of_weights: the vocabulary file beside the weights; None where there is none.
+        of_model: the one that the recipe names.
+    """
+    if of_weights is None:
+        return
+    theirs, ours = read_vocabulary(of_weights), read_vocabulary(of_model)
+    if theirs != ours:
+        differing = next((number for number, pair in enumerate(zip(theirs, ours))
+                          if pair[0] != pair[1]), min(len(theirs), len(ours)))
+        raise InputError(of_weights, f"is not model.vocabulary {of_model}: they differ from id "
+                         f"{differing} on", "name the vocabulary that the weights were trained with")

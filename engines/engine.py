@@ -4,33 +4,55 @@ from abc import ABC, abstractmethod
 
 
 class Engine(ABC):
-    """Computes steps of a network somewhere."""
+    """Computes steps of a network somewhere, in one process or in several of which each
+    calls everything in the same order."""
+
+    is_main = True
+    """Whether this process is the one that prints and writes files"""
 
     @abstractmethod
     def build(self, network, make_optimizer=None):
         """Take the network in.
 
         Args:
-            network: from ``models.tasks``.
+            network: from ``models.tasks``, with its first weights.
             make_optimizer: called with the network; None for inference.
         """
 
-    @abstractmethod
-    def step(self, batch, learning_rate, step):
-        """One weight update from one global batch.
+    def read(self, data, consumed, count):
+        """The rows of a global batch that this process computes: all of them.
 
         Args:
-            batch: a ``Batch`` whose weights sum to 1.
+            data: has ``batch(consumed, count)``.
+            consumed: rows before the batch.
+            count: rows of the global batch.
+        """
+        return data.batch(consumed, count)
+
+    @abstractmethod
+    def step(self, batch, learning_rate, step):
+        """One weight update from one global batch, or none where a number is not finite.
+
+        Args:
+            batch: what ``read`` returned; weights sum to 1 over the global batch.
             learning_rate: of this update.
             step: its number, which seeds dropout together with ``train.seed``.
 
         Returns:
-            dict of floats: the sums of the heads' ``loss`` and ``gradient_norm``.
+            dict of floats: the sums of the heads' ``loss``, and ``gradient_norm``, which is
+            not finite if the update was skipped.
         """
 
     @abstractmethod
     def evaluate(self, batch):
         """The sums of the heads' ``loss`` on a batch, without dropout or update."""
+
+    def agree(self, flag):
+        """Whether any process says so; in one process, whether it does."""
+        return flag
+
+    def collect(self):
+        """Bring the parameters of ``network`` up to date in the main process: they are."""
 
     @abstractmethod
     def state(self):

@@ -1,5 +1,6 @@
 """One process, one device: Paddle's eager mode on a CPU or a GPU."""
 
+import math
 import time
 
 import paddle
@@ -7,6 +8,7 @@ import paddle
 from configs.errors import InputError
 from engines.engine import Engine
 from engines.placement import describe, resolve
+from engines.loss_scaling import open_loss_scale
 
 
 class LocalEngine(Engine):
@@ -26,16 +28,32 @@ class LocalEngine(Engine):
     def build(self, network, make_optimizer=None):
         self.network = network
         self.optimizer = make_optimizer(network) if make_optimizer else None
+        self.loss_scale = open_loss_scale(self.config.run)
 
     def step(self, batch, learning_rate, step):
+        totals = self.accumulate(batch, step)
+        return {**totals, "gradient_norm": self._update(totals["loss"], learning_rate)}
+
+    def accumulate(self, batch, step):
+        """Add the gradients of a batch up; returns the sums of the heads' ``loss``."""
         self.network.train()
         totals = {}
         for number, micro_batch in enumerate(self._micro_batches(batch)):
             paddle.seed(self._dropout_seed(step, number))
             sums = self._forward(micro_batch)
-            sums["loss"].backward()
+            (sums["loss"] * self.loss_scale.value).backward()
             _add(totals, sums)
-        return {**totals, "gradient_norm": self.optimizer.step(learning_rate)}
+        return totals
+
+    def _update(self, loss, learning_rate):
+        """Move the weights; returns the gradient's norm, nan where the loss was not finite."""
+        norm = math.nan
+        if math.isfinite(loss):
+            norm = self.optimizer.step(learning_rate, self.loss_scale.value)
+        else:
+            self.optimizer.clear_gradients()
+        self.loss_scale.update(math.isfinite(norm))
+        return norm
 
     @paddle.no_grad()
     def evaluate(self, batch):
@@ -46,9 +64,11 @@ class LocalEngine(Engine):
         return totals
 
     def state(self):
-        return self.optimizer.state()
+        return {**self.optimizer.state(), **self.loss_scale.state()}
 
     def load_state(self, arrays):
+        arrays = dict(arrays)
+        self.loss_scale.load_state(arrays.pop("loss_scale", None))
         self.optimizer.load_state(arrays)
 
     def peak_flops(self):

@@ -6,12 +6,14 @@ from pathlib import Path
 from configs.errors import InputError
 from configs.load import load_config, to_yaml
 from configs.schema import SECTIONS
-from training.checkpoint import newest_checkpoint
+from training.checkpoint import newest_checkpoint, remove_partial_checkpoints
 from training.metrics import JsonLines
 from training.report import draw_curves
 
 # What may differ between the two halves of a resumed run: the machine, and these.
-_FREE_KEYS = {"train": {"log_every", "evaluate_every", "save_every", "initial_weights"},
+_FREE_KEYS = {"train": {"log_every", "evaluate_every", "save_every", "initial_weights",
+                        "max_skipped_steps", "keep_last", "keep_every", "keep_best", "trackers",
+                        "profile"},
               "data": {"directory", "sources"}}
 
 
@@ -49,6 +51,12 @@ class RunFolder:
         step = int(checkpoint.name.rpartition("_")[2]) if checkpoint else 0
         self.metrics.keep_up_to(step)
         self.evaluations.keep_up_to(step)
+        remove_partial_checkpoints(self.checkpoints)
+
+    def best_evaluation(self, step):
+        """The evaluation with the lowest loss up to a step, or None."""
+        lines = [line for line in self.evaluations.read() if line["step"] <= step]
+        return min(lines, key=lambda line: line["loss"], default=None)
 
     def draw_curves(self):
         """Draw ``curves.png`` from the lines written so far."""

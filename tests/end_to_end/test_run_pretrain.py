@@ -17,7 +17,7 @@ from configs.errors import InputError
 
 CONFIG = "configs/pretrain/quickstart.yaml"
 LOSSES = ("step", "samples", "loss", "mlm_loss", "nsp_loss", "mlm_accuracy", "nsp_accuracy",
-          "learning_rate", "gradient_norm")
+          "learning_rate", "gradient_norm", "skipped_steps")
 
 
 @pytest.fixture

@@ -415,7 +415,7 @@ CONTRADICTIONS = [
     (["data.held_out_share=1"], "data.held_out_share: 1.0 is outside [0, 1); write a share"),
     (["train.beta2=1.0"], "train.beta2: 1.0 is outside [0, 1); write e.g. 0.9"),
     (["train.bias_correction=false"], "train.bias_correction: false is offered for lamb only; "
-     "write true, or optimizer: lamb"),
+     "remove it, or write train.optimizer: lamb"),
     (["train.seed=-1"], "train.seed: -1 is negative; write 0 or more"),
 ]
 
