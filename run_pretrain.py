@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from configs.command_line import build_parser, run
+from configs.errors import InputError
 from configs.load import load_config
 from engines import placement, startup
 
@@ -41,7 +42,8 @@ def pretrain(config, output, resume=False, dry_run=False):
     evaluation = read_evaluation(config)
     folder = RunFolder(output)
     checkpoint = None if dry_run else folder.find_checkpoint(config, resume)
-    network = build_network(config, checkpoint or config.train.initial_weights)
+    network = (build_network(config, checkpoint, whole=True) if checkpoint
+               else build_network(config, config.train.initial_weights))
     engine = LocalEngine(config)
     engine.build(network, lambda network: build_optimizer(config.train, network))
     print("\n".join(engine.describe()), flush=True)
@@ -74,8 +76,14 @@ def read_evaluation(config):
     return open_pretraining_data(config, "held_out").batch(0, config.train.evaluation_rows)
 
 
-def build_network(config, initial_weights=None):
-    """The network of a recipe, with its first weights or those of a checkpoint folder."""
+def build_network(config, initial_weights=None, whole=False):
+    """The network of a recipe, with its first weights or those of a checkpoint folder.
+
+    Args:
+        config: the resolved ``Config``.
+        initial_weights: the folder; None starts anew.
+        whole: refuse a folder that lacks a parameter, as a head, or has one more.
+    """
     from data.tokenizer import check_vocabulary
     from models.initialise import initialise
     from models.tasks import build_for_pretraining
@@ -90,7 +98,11 @@ def build_network(config, initial_weights=None):
         arrays, values = read_pretrained(initial_weights)
         check_unseen(values, config.model, initial_weights)
         check_vocabulary(values.get("vocabulary"), config.model.vocabulary)
-        print("\n".join(load_weights(network, arrays).lines()), flush=True)
+        report = load_weights(network, arrays)
+        if whole and report.missing + report.unexpected:
+            raise InputError(initial_weights, "is a checkpoint of another network: "
+                             + "; ".join(report.lines()[1:]), "take a checkpoint of this recipe")
+        print("\n".join(report.lines()), flush=True)
     return network
 
 

@@ -62,7 +62,7 @@ def replay(directory):
 
     batch, step = read_batch(directory)
     config = load_config(Path(directory) / "config.yaml")
-    network = build_network(config, directory)
+    network = build_network(config, directory, whole=True)
     engine = LocalEngine(config)
     engine.build(network)
     with _Watch(network) as watch:

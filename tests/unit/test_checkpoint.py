@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from configs.errors import InputError
-from training.checkpoint import newest_checkpoint, read_optimizer, read_state, save_checkpoint
+from training.checkpoint import (newest_checkpoint, prune_checkpoints, read_optimizer, read_state,
+                                 remove_partial_checkpoints, save_checkpoint)
 
 
 def save(directory, step, value=1.0):
@@ -62,7 +63,7 @@ def test_failed_save_leaves_the_old_one(tmp_path):
         (folder / "model.safetensors").write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(OSError):
+    with pytest.raises(InputError, match="No space left on device.*make room"):
         save_checkpoint(tmp_path, write_model, {}, {"step": 5})
     assert [item.name for item in tmp_path.iterdir()] == [path.name]
     assert json.loads((path / "state.json").read_text())["samples"] == 40
@@ -70,3 +71,39 @@ def test_failed_save_leaves_the_old_one(tmp_path):
 
 def test_no_checkpoint_is_none(tmp_path):
     assert newest_checkpoint(tmp_path / "nothing") is None
+
+
+@pytest.mark.parametrize("options, kept", [
+    ({"keep_last": 0}, [10, 20, 30, 40, 50, 60]),
+    ({"keep_last": 2}, [50, 60]),
+    ({"keep_last": 1, "keep_every": 20}, [20, 40, 60]),
+    ({"keep_last": 2, "best": 30}, [30, 50, 60]),
+    ({"keep_last": 1, "keep_every": 30, "best": 10}, [10, 30, 60]),
+    ({"keep_last": 9}, [10, 20, 30, 40, 50, 60]),
+])
+def test_pruning_keeps_what_was_asked_for(tmp_path, options, kept):
+    for step in range(10, 70, 10):
+        save(tmp_path, step)
+    prune_checkpoints(tmp_path, **options)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"step_{n:08d}" for n in kept]
+
+
+def test_leavings_of_a_kill_are_removed(tmp_path):
+    save(tmp_path, 1)
+    (tmp_path / "step_00000002.partial").mkdir()
+    (tmp_path / "step_00000002.partial" / "model.safetensors").write_bytes(b"half")
+    remove_partial_checkpoints(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["step_00000001"]
+
+
+@pytest.mark.parametrize("change", [
+    lambda text: text.replace('"samples": 40', '"samples": 48'),
+    lambda text: text.replace("\n", "\n "),
+    lambda text: text + "\n",
+    lambda text: "[]", lambda text: "null", lambda text: "[" * 100_000])
+def test_the_state_itself_is_verified(tmp_path, change):
+    path = save(tmp_path, 5)
+    file = path / "state.json"
+    file.write_text(change(file.read_text()))
+    with pytest.raises(InputError, match="state.json is missing or damaged"):
+        read_state(path)
