@@ -92,11 +92,12 @@ def _check_parts(stages, names):
     """Every part once, and stages in the network's order."""
     holders = {}
     for stage in stages:
-        twice = [part for part in stage.parts if part in holders or stage.parts.count(part) > 1]
+        twice = [part for part in dict.fromkeys(stage.parts)
+                 if part in holders or stage.parts.count(part) > 1]
         if twice:
             other = holders.get(twice[0], stage)
             stage.refuse(f"holds {shorten(twice)}, which {'it' if other is stage else other} "
-                         f"holds already", "name each part once")
+                         "holds already", "name each part once")
         holders.update(dict.fromkeys(stage.parts, stage))
     missing = [name for name in names if name not in holders]
     if missing:
@@ -115,15 +116,15 @@ def _check_parts(stages, names):
 
 def _check_devices(stages):
     """Devices numbered from 0 without a gap, and another one at each step."""
+    for earlier, later in zip(stages, stages[1:]):
+        if earlier.ipu == later.ipu:
+            later.refuse(f"sits on {later.ipu}, as {earlier} before it", "write the two as one")
     used = {stage.ipu for stage in stages}
     for stage in stages:
         unused = next((number for number in range(stage.ipu) if number not in used), None)
         if unused is not None:
             stage.refuse(f"sits on {stage.ipu}, but no stage sits on {unused}",
                          "number the devices of a replica from 0 without a gap")
-    for earlier, later in zip(stages, stages[1:]):
-        if earlier.ipu == later.ipu:
-            later.refuse(f"sits on {later.ipu}, as {earlier} before it", "write the two as one")
 
 
 def _check_tied_embedding(stages):
