@@ -106,7 +106,7 @@ def read_lines(path):
     Raises:
         InputError: another line is no JSON object with a step.
     """
-    texts = _read_text(path).split("\n") if path.exists() else []
+    texts = read_text(path).split("\n") if path.exists() else []
     lines = []
     for number, text in enumerate(texts, 1):
         try:
@@ -123,7 +123,7 @@ def read_lines(path):
 
 def _read_config(path):
     try:
-        sections = yaml.safe_load(_read_text(path))
+        sections = yaml.safe_load(read_text(path))
         return {f"{section}.{key}": value for section, keys in sections.items()
                 for key, value in keys.items()}
     except (yaml.YAMLError, AttributeError):
@@ -134,12 +134,17 @@ def _read_result(path):
     if not path.exists():
         return {}
     try:
-        return dict(json.loads(_read_text(path)))
+        return dict(json.loads(read_text(path)))
     except (ValueError, TypeError):
         raise InputError(path, "is no JSON object", "remove it") from None
 
 
-def _read_text(path):
+def read_text(path):
+    """A file's text.
+
+    Raises:
+        InputError: it cannot be read or is not UTF-8.
+    """
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
