@@ -1,7 +1,6 @@
 """Lines of metrics: appended to a JSON lines file and shown while a run goes on."""
 
 import json
-import os
 import sys
 import time
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from configs.errors import InputError
+from configs.files import write_whole
 
 # What a line tells of the machine; all else is the same in every run of a recipe.
 COST_KEYS = ("sequences_per_second", "tokens_per_second", "mfu", "data_seconds", "step_seconds")
@@ -52,10 +52,7 @@ class JsonLines:
     def keep_up_to(self, step):
         """Drop what a run wrote after the checkpoint that it is resumed from."""
         lines = [line for line in self.read() if line["step"] <= step]
-        # Whole or not at all, for a kill may come at any moment.
-        partial = self.path.with_name(self.path.name + ".partial")
-        partial.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-        os.replace(partial, self.path)
+        write_whole(self.path, "".join(json.dumps(line) + "\n" for line in lines))
 
 
 class Progress:
@@ -137,7 +134,8 @@ class _SmoothedMean:
 
 def show_metrics(metrics):
     """A line of metrics as short words for people: known keys grouped, any other one by name."""
-    rest = {key: value for key, value in metrics.items() if key not in ("step", "samples")}
+    rest = {key: value for key, value in metrics.items() if key not in ("step", "samples")
+            and not (type(value) is int and value == 0)}  # a counter that has nothing to tell
     words = [*_take_losses(rest), *_take_cost(rest)]
     return [*words, *(f"{key.replace('_', ' ')} {_short(value)}" for key, value in rest.items())]
 

@@ -20,8 +20,9 @@ def test_lines_of_other_tasks():
     held_out = {"step": 3, "loss": 7.5, "mlm_loss": 7.5, "mlm_accuracy": 0.125,
                 "word_frequency_loss": 7.25}
     assert show_metrics(held_out) == ["loss 7.5 (mlm 7.5 acc 0.125)", "word frequency loss 7.25"]
-    squad = {"step": 3, "exact_match": 81.234, "f1": 88.5, "skipped_steps": 0, "best": True}
-    assert show_metrics(squad) == ["exact match 81.2", "f1 88.5", "skipped steps 0", "best True"]
+    squad = {"step": 3, "exact_match": 81.234, "f1": 88.5, "skipped_steps": 0, "best": True,
+             "bad_rows": 2}
+    assert show_metrics(squad) == ["exact match 81.2", "f1 88.5", "best True", "bad rows 2"]
     assert show_metrics({"step": 3, "loss": 0.25, "accuracy": 0.875}) == ["loss 0.25 acc 0.875"]
     assert show_metrics({"step": 3}) == []
 
