@@ -1,10 +1,13 @@
 """What every entry point shares: its options, its errors, its exit codes."""
 
 import argparse
+import errno
 import sys
 
 from configs.errors import InputError, Stopped
 from configs.load import describe_keys
+
+_DISK_REFUSES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 
 EXIT_BAD_INPUT = 2
 EXIT_STOPPED = 75  # EX_TEMPFAIL of sysexits.h: run the same again
@@ -43,6 +46,12 @@ def run(main, argv=None):
         if "--debug" in argv:
             raise
         print(f"error: {error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    except OSError as error:
+        if "--debug" in argv or error.errno not in _DISK_REFUSES:
+            raise
+        print(f"error: {error.filename or 'the disk'}: cannot be written ({error.strerror}); "
+              "make room or choose another folder", file=sys.stderr)
         return EXIT_BAD_INPUT
     except Stopped as stopped:
         print(f"stopped: {stopped}", file=sys.stderr)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from configs.errors import InputError
+from configs.files import write_whole
 from configs.load import load_config, to_yaml
 from configs.schema import SECTIONS
 from training.checkpoint import newest_checkpoint, remove_partial_checkpoints
@@ -47,7 +48,7 @@ class RunFolder:
     def open(self, config, checkpoint):
         """Write ``config.yaml`` and drop the metrics of steps after the checkpoint."""
         self.path.mkdir(parents=True, exist_ok=True)
-        (self.path / "config.yaml").write_text(to_yaml(config), "utf-8")
+        write_whole(self.path / "config.yaml", to_yaml(config))
         step = int(checkpoint.name.rpartition("_")[2]) if checkpoint else 0
         self.metrics.keep_up_to(step)
         self.evaluations.keep_up_to(step)
@@ -64,7 +65,7 @@ class RunFolder:
 
     def write_result(self, result):
         """Write ``result.json``."""
-        (self.path / "result.json").write_text(json.dumps(result, indent=2) + "\n", "utf-8")
+        write_whole(self.path / "result.json", json.dumps(result, indent=2) + "\n")
 
 
 def _check_same_recipe(old, new, place):
