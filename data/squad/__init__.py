@@ -1,0 +1,1 @@
+"""Reading comprehension: files of questions, windows of text, rows, answers and scores."""
