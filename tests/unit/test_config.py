@@ -419,6 +419,19 @@ CONTRADICTIONS = [
     (["train.bias_correction=false"], "train.bias_correction: false is offered for lamb only; "
      "remove it, or write train.optimizer: lamb"),
     (["train.seed=-1"], "train.seed: -1 is negative; write 0 or more"),
+    (["run.precision=fp16"], "run.precision: fp16 is not computed on cpu; write fp32"),
+    (["run.precision=bf16"], "run.precision: bf16 is not computed on cpu; write fp32"),
+    (["run.device=ipu", "run.precision=bf16"],
+     "run.precision: bf16 is not computed on ipu; write fp32 or fp16"),
+    (["run.device=ipu", "run.precision=fp16", "run.loss_scale=null"],
+     "run.loss_scale: null adapts it, which ipu cannot; write a number, e.g. 512"),
+    (["run.loss_scale=0"], "run.loss_scale: 0.0 is not positive; write more than 0"),
+    (["run.batches_per_step=4"], "run.batches_per_step: 4 updates that share a learning rate are "
+     "made on IPUs alone, not on cpu; write 1"),
+    (["run.device=ipu_model", "run.available_memory_proportion=[0.2, 1.5]"],
+     "run.available_memory_proportion: a share is outside (0, 1]; write e.g. [0.28]"),
+    (["run.embedding_serialization_factor=5"], "run.embedding_serialization_factor: 5 does not "
+     "divide model.vocab_size 30522; choose a divisor, or 1"),
 ]
 
 
@@ -429,6 +442,16 @@ def test_values_that_contradict_one_another(overrides, message, plain):
     assert str(caught.value).endswith(f": {message}")
     # The line of the file, or the override, that gave the value.
     assert re.match(r"(\S+\.yaml:\d+|--set \S+): ", str(caught.value))
+
+
+@pytest.mark.parametrize("override", [
+    "run.ipus=16", "run.loss_scale=512", "run.recompute=true", "run.shard_optimizer=true",
+    "run.available_memory_proportion=[0.1, 0.2]", "run.half_partials=true",
+    "run.stochastic_rounding=true", "run.optimizer_state_on_chip=true",
+    "run.embedding_serialization_factor=6", "run.prefetch_depth=3", "run.outline_threshold=10",
+    "run.engine_cache=cache"])
+def test_what_only_tunes_ipus_may_stand_in_a_file_for_a_cpu(override, plain):
+    assert load_config(plain, [override]).run.device == "cpu"
 
 
 # --- faulty files ----------------------------------------------------------------------------
