@@ -269,8 +269,8 @@ def test_what_is_no_float_is_refused(written, plain):
     "'20'", '"20"', "20.0", "2e1", "010", "0o17", "0x10", "1_000", "1:30", "true", "null", "~",
     "twenty", "9" * 5000, "10000000000000000000", "!!int '20'", "!local 20", "[20]", "{a: 20}"])
 def test_what_is_no_integer_is_refused(written, plain):
-    with pytest.raises(InputError, match="'train.steps' wants an integer, not "):
-        load_config(plain, [f"train.steps={written}"])
+    with pytest.raises(InputError, match="'train.seed' wants an integer, not "):
+        load_config(plain, [f"train.seed={written}"])
 
 
 @pytest.mark.parametrize("written, value", [
@@ -428,7 +428,7 @@ CONTRADICTIONS = [
     (["run.loss_scale=0"], "run.loss_scale: 0.0 is not positive; write more than 0"),
     (["run.batches_per_step=4"], "run.batches_per_step: 4 updates that share a learning rate are "
      "made on IPUs alone, not on cpu; write 1"),
-    (["run.device=ipu_model", "run.available_memory_proportion=[0.2, 1.5]"],
+    (["run.device=ipu_model", "run.available_memory_proportion=[0.2,1.5]"],
      "run.available_memory_proportion: a share is outside (0, 1]; write e.g. [0.28]"),
     (["run.embedding_serialization_factor=5"], "run.embedding_serialization_factor: 5 does not "
      "divide model.vocab_size 30522; choose a divisor, or 1"),
