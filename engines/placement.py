@@ -172,24 +172,29 @@ def _check_accumulation(config, placement):
 
 
 def describe(config, placement):
-    """The table of a placement, a line a stage: device, parts, parameters, share of the FLOPs."""
+    """Lines for a reader: device, parts, parameters and share of the FLOPs of each stage."""
     run, stages = config.run, placement.stages
+    unit, total = "IPU" if run.on_ipus else "device", run.replicas * placement.ipus_per_replica
+    head = (f"pipeline: {_count(len(stages), 'stage')} x {_count(run.replicas, 'replica')}, "
+            f"{_count(total, unit)}" + (f" of {run.ipus}" if run.ipus else ""))
+    if len(stages) == 1:
+        return [head]
     parameters, flops = stage_costs(config, placement)
-    unit = "IPU" if run.on_ipus else "device"
-    total = run.replicas * placement.ipus_per_replica
-    lines = [f"pipeline: {len(stages)} stage{'s' * (len(stages) > 1)} x {run.replicas} "
-             f"replica{'s' * (run.replicas > 1)}, {total} {unit}{'s' * (total > 1)}"
-             + (f" of {run.ipus}" if run.ipus else "")
-             + f"; heaviest stage {max(flops) * len(flops) / sum(flops):.2f} x the mean FLOPs"]
-    width = max(len(shorten(stage.parts)) for stage in stages)
-    lines.append(f"  stage  {unit}  {'parts':{width}}   parameters    FLOPs")
-    for stage, numbers, work in zip(stages, parameters, flops):
-        lines.append(f"  {stage.number:5}  {stage.ipu:{len(unit)}}  {shorten(stage.parts):{width}}"
-                     f"  {numbers:11,}  {work / sum(flops):5.1%}")
+    texts = [shorten(stage.parts) for stage in stages]
+    width = max(map(len, texts))
+    lines = [f"{head}; heaviest stage {max(flops) * len(flops) / sum(flops):.2f} x the mean FLOPs",
+             f"  stage  {unit}  {'parts':{width}}   parameters   FLOPs"]
+    for stage, text, numbers, work in zip(stages, texts, parameters, flops):
+        lines.append(f"  {stage.number:5}  {stage.ipu:{len(unit)}}  {text:{width}}  {numbers:11,}"
+                     f"  {work / sum(flops):6.1%}")
     if not run.on_ipus and config.accumulation_steps < len(stages):
         lines.append(f"  note: {config.accumulation_steps} micro batches an update cannot keep "
                      f"{len(stages)} stages busy")
     return lines
+
+
+def _count(number, thing):
+    return f"{number} {thing}{'s' * (number != 1)}"
 
 
 def stage_costs(config, placement):
