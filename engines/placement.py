@@ -35,13 +35,13 @@ class Placement(NamedTuple):
         return next(stage for stage in self.stages if part in stage.parts)
 
 
-def resolve(config, with_pooler=None, tied=True):
+def resolve(config, with_pooler=None, tied=None):
     """Parse ``run.pipeline`` and check it against the model, the machine and the batch.
 
     Args:
         config: a whole ``Config``; an empty pipeline is one stage on device 0.
         with_pooler: whether the network has a pooler; None if it has a pair objective.
-        tied: whether the heads use the word embedding, as pretraining's do.
+        tied: whether the heads compute with the word embedding; None if they predict tokens.
 
     Returns:
         The ``Placement``.
@@ -49,9 +49,8 @@ def resolve(config, with_pooler=None, tied=True):
     Raises:
         InputError: naming the stage and the mend; its place ``run.pipeline[2]`` is stage 2.
     """
-    if with_pooler is None:
-        with_pooler = config.data.pair_objective != "none"
-    names = part_names(config.model, with_pooler)
+    names = part_names(config.model, _has_pairs(config) if with_pooler is None else with_pooler)
+    tied = config.data.max_predictions > 0 if tied is None else tied
     stages = [Stage(0, 0, names)]
     if config.run.pipeline:
         stages = _read_stages(config.run.pipeline, names, one_table=tied and config.run.on_ipus)
@@ -59,6 +58,10 @@ def resolve(config, with_pooler=None, tied=True):
     _check_pod(config.run, placement)
     _check_accumulation(config, placement)
     return placement
+
+
+def _has_pairs(config):
+    return getattr(config.data, "pair_objective", "none") != "none"
 
 
 def _read_stages(texts, names, one_table):
@@ -202,7 +205,8 @@ def stage_costs(config, placement):
 
     The word embedding counts where the embeddings are.
     """
-    parameters = parameters_by_part(config.model, config.data.pair_objective != "none")
+    parameters = parameters_by_part(config.model, _has_pairs(config),
+                                    config.data.max_predictions > 0)
     flops = forward_flops_by_part(config.model, config.data.sequence_length,
                                   config.data.max_predictions)
     return tuple([sum(costs[part] for part in stage.parts) for stage in placement.stages]

@@ -15,12 +15,14 @@ def part_names(config, with_pooler=True):
     return ("embeddings", *layers, *(["pooler"] if with_pooler else []), "heads")
 
 
-def parameters_by_part(config, with_pairs=True):
-    """Numbers in the parameters of each part of a pretraining network, by name.
+def parameters_by_part(config, with_pairs=True, with_masked_lm=True):
+    """Numbers in the parameters of each part of a network, by name.
 
     Args:
         config: the ``model`` section.
         with_pairs: whether the heads have a pair objective.
+        with_masked_lm: whether they predict masked tokens; without, they are two scores a
+            token, as in reading comprehension.
 
     The word embedding counts in ``embeddings``; the heads use the same.
     """
@@ -28,10 +30,12 @@ def parameters_by_part(config, with_pairs=True):
     norm, square = 2 * hidden, hidden * hidden + hidden
     rows = (config.vocab_size + config.max_position_embeddings + config.type_vocab_size
             + config.task_type_vocab_size)
+    masked_lm, two_scores = square + norm + config.vocab_size, 2 * hidden + 2
     costs = {"attention": 4 * square + norm,
              "feed_forward": 2 * hidden * inner + inner + hidden + norm,
              "embeddings": rows * hidden + norm, "pooler": square,
-             "heads": square + norm + config.vocab_size + (2 * hidden + 2) * with_pairs}
+             "heads": (masked_lm * with_masked_lm
+                       + two_scores * (with_pairs or not with_masked_lm))}
     return {name: costs[name.rpartition(".")[2]] for name in part_names(config)}
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -102,10 +103,15 @@ def test_an_empty_pipeline_is_one_stage():
     assert placement.stages[0].parts == part_names(config.model)
 
 
-def test_networks_without_a_pooler_or_a_tied_head():
-    split = ["embeddings, layer.0-5 on 0", "layer.6-11, heads on 1"]
-    placement = resolve(pod16(split), with_pooler=False, tied=False)
+def test_reading_comprehension_has_no_pooler_and_no_head_with_the_embedding():
+    config = pod16(["embeddings, layer.0-5 on 0", "layer.6-11, heads on 1"])
+    config = dataclasses.replace(config, data=SimpleNamespace(max_predictions=0,
+                                                              sequence_length=384))
+    placement = resolve(config)
     assert table(placement) == [(0, "embeddings, layer.0-5"), (1, "layer.6-11, heads")]
+    assert resolve(config, with_pooler=False) == placement
+    # Six layers on each, and 2 x 768 + 2 numbers of the span.
+    assert stage_costs(config, placement)[0] == [23_837_184 + 6 * 7_087_872, 6 * 7_087_872 + 1538]
 
 
 def test_fleet_may_share_the_embedding_between_devices_and_takes_any_number():
@@ -153,7 +159,7 @@ NETWORKS = ["bert_tiny_uncased", "ernie_1.0_base_zh", "ernie_2.0_base_en", "erni
 @pytest.mark.parametrize("with_pairs", [True, False])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_names_and_parameters_are_those_of_the_network(name, with_pairs):
-    from models.tasks import build_for_pretraining
+    from models.tasks import build_for_pretraining, build_for_question_answering
 
     config = load_config(ROOT / f"configs/models/{name}.yaml", [
         "train.steps=1", "train.global_batch_size=1", "train.learning_rate=1",
@@ -169,6 +175,9 @@ def test_names_and_parameters_are_those_of_the_network(name, with_pairs):
         sizes[part.name] = sum(own.values())
     costs = parameters_by_part(config, with_pairs)
     assert {name: costs[name] for name in sizes} == sizes
+    heads = build_for_question_answering(config).heads.parameters()
+    assert parameters_by_part(config, with_pairs, with_masked_lm=False)["heads"] == sum(
+        parameter.size for parameter in heads)
 
 
 def test_parts_add_up_to_the_flops_of_a_row():
