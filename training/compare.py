@@ -75,9 +75,14 @@ def read_losses(path):
     if not (path / "metrics.jsonl").is_file():
         raise InputError(path, "is neither a run folder nor a file of losses",
                          "name a folder with metrics.jsonl")
-    return {line["step"]: {key: value for key, value in line.items()
-                           if (key == "loss" or key.endswith("_loss")) and is_number(value)}
+    return {line["step"]: {key: math.nan if value is None else value
+                           for key, value in line.items() if _is_loss(key, value)}
             for line in read_lines(path / "metrics.jsonl")}
+
+
+def _is_loss(key, value):
+    # null is how a run writes what is not finite.
+    return (key == "loss" or key.endswith("_loss")) and (value is None or is_number(value))
 
 
 def _read_file(path):

@@ -17,7 +17,8 @@ def metric_keys(runs):
     hidden = {"step", "samples", *COST_KEYS, *(key for key, _ in REFERENCES.values())}
     found = dict.fromkeys(key for run in runs for split in (run.metrics, run.evaluations)
                           for line in split for key, value in line.items()
-                          if key not in hidden and is_number(value))
+                          if key not in hidden and is_number(value)
+                          and not (isinstance(value, int) and value == 0))  # an idle counter
     if any(key.endswith("_loss") for key in found):
         found.pop("loss", None)
     endings = ("loss", "accuracy")

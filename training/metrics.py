@@ -58,19 +58,21 @@ class JsonLines:
 class Progress:
     """A bar on a terminal, plain lines elsewhere, with the time that is left."""
 
-    def __init__(self, steps, done, clock=time.perf_counter):
+    def __init__(self, steps, done, visible=True, clock=time.perf_counter):
         """
         Args:
             steps: of the whole run.
             done: of them before this process.
+            visible: false in the processes of a run that print nothing.
             clock: seconds from any start.
         """
+        self.visible = visible
         self.steps, self.done, self.clock = steps, done, clock
         self.first, self.mark = done, clock()
         self.step_seconds = _SmoothedMean()
         self.aside_seconds, self.aside_steps = 0.0, 0
         self.bar = tqdm(total=steps, initial=done, unit="step", bar_format=_BAR,
-                        disable=not sys.stderr.isatty())
+                        disable=not (visible and sys.stderr.isatty()))
 
     def advance(self):
         """Count a step; what passed since the last one, but for ``aside``, is its time."""
@@ -103,6 +105,8 @@ class Progress:
 
     def say(self, name, metrics):
         """Show a line of metrics."""
+        if not self.visible:
+            return
         text = "  ".join([f"{name} {metrics['step']}/{self.steps}", *show_metrics(metrics)])
         if 0 < self.done < self.steps and self.step_seconds.value:
             text += f"  left {show_seconds(self.seconds_left())}"
@@ -193,4 +197,6 @@ def show_seconds(seconds):
 
 
 def _short(value):
+    if value is None:
+        return "not finite"  # JSON has no word for it
     return f"{value:.3g}" if isinstance(value, float) else value

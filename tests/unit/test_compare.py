@@ -48,10 +48,14 @@ def test_one_bit_apart(run_a, tmp_path, capsys):
 
 
 def test_a_loss_that_is_no_number(run_a, tmp_path, capsys):
-    other = write_folder(tmp_path / "b", [10.25, float("nan"), 9.0])
+    other = write_text(tmp_path / "b.txt", [10.25, float("nan"), 9.0])
     assert compare.exit_code([run_a, other, "--tolerance", "100"]) == 1
     assert "step 2, loss 9.5 and nan (inf)" in capsys.readouterr().out
     assert compare.exit_code([other, other]) == 0
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "metrics.jsonl").write_text('{"step": 2, "loss": null}\n')
+    assert compare.exit_code([run_a, str(tmp_path / "c")]) == 1
+    assert compare.exit_code([other, str(tmp_path / "c")]) == 0
 
 
 def test_a_shorter_run_is_compared_as_far_as_it_goes(run_a, tmp_path, capsys):

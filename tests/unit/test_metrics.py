@@ -24,6 +24,7 @@ def test_lines_of_other_tasks():
              "bad_rows": 2}
     assert show_metrics(squad) == ["exact match 81.2", "f1 88.5", "best True", "bad rows 2"]
     assert show_metrics({"step": 3, "loss": 0.25, "accuracy": 0.875}) == ["loss 0.25 acc 0.875"]
+    assert show_metrics({"step": 3, "loss": None}) == ["loss not finite"]
     assert show_metrics({"step": 3}) == []
 
 
@@ -52,7 +53,7 @@ def run_steps(progress, clock, count, seconds):
 
 def test_time_left_of_even_steps_is_exact():
     clock = Clock()
-    progress = Progress(110, 10, clock)
+    progress = Progress(110, 10, clock=clock)
     for done in (1, 40):
         run_steps(progress, clock, done, 2.0)
     assert progress.seconds_left() == pytest.approx((110 - 51) * 2.0)
@@ -60,7 +61,7 @@ def test_time_left_of_even_steps_is_exact():
 
 def test_time_left_follows_a_slower_machine():
     clock = Clock()
-    progress = Progress(1000, 0, clock)
+    progress = Progress(1000, 0, clock=clock)
     run_steps(progress, clock, 100, 1.0)
     run_steps(progress, clock, 1, 2.0)
     # A tenth of the weight on the newest step: 1.1 s.
@@ -71,7 +72,7 @@ def test_time_left_follows_a_slower_machine():
 
 def test_time_left_counts_evaluations_apart_from_steps():
     clock = Clock()
-    progress = Progress(400, 0, clock)
+    progress = Progress(400, 0, clock=clock)
     for _ in range(2):
         run_steps(progress, clock, 100, 1.0)
         with progress.aside():
@@ -83,13 +84,21 @@ def test_time_left_counts_evaluations_apart_from_steps():
 
 def test_a_line_ends_with_the_time_left(capsys):
     clock = Clock()
-    progress = Progress(120, 0, clock)
+    progress = Progress(120, 0, clock=clock)
     run_steps(progress, clock, 60, 1.0)
     progress.say("step", {"step": 60, "loss": 7.5})
     run_steps(progress, clock, 60, 1.0)
     progress.say("held out", {"step": 120, "loss": 7.25})
     assert capsys.readouterr().out.splitlines() == [
         "step 60/120  loss 7.5  left 1 min", "held out 120/120  loss 7.25"]
+
+
+def test_a_process_that_prints_nothing(capsys):
+    progress = Progress(10, 0, visible=False)
+    progress.advance()
+    progress.say("step", {"step": 1, "loss": 7.5})
+    progress.close()
+    assert capsys.readouterr() == ("", "")
 
 
 def test_lines_after_a_resume_point_are_dropped(tmp_path):
