@@ -32,7 +32,7 @@ def main(argv=None):
         parser.error("--config is required: it names the vocabulary and the settings")
     if arguments.workers < 1:
         raise InputError("--workers", f"{arguments.workers} is not positive", "write 1 or more")
-    config = load_config(arguments.config, arguments.overrides)
+    config = load_config(arguments.config, arguments.overrides, task="pretrain")
     return prepare_text(config, arguments.input or config.data.sources,
                         Path(arguments.output or config.data.directory), arguments.workers,
                         arguments.part)

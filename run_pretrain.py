@@ -20,7 +20,8 @@ def main(argv=None):
     arguments = parser.parse_args(argv)
     if not arguments.config:
         parser.error("--config is required, e.g. configs/pretrain/quickstart.yaml")
-    config = load_config(arguments.config, arguments.overrides, placement.resolve)
+    config = load_config(arguments.config, arguments.overrides, placement.resolve,
+                         task="pretrain")
     output = Path(arguments.output or Path("runs") / Path(arguments.config).stem)
     startup.prepare(config.run.threads)
     return pretrain(config, output, arguments.resume, arguments.dry_run)
@@ -31,7 +32,7 @@ def pretrain(config, output, resume=False, dry_run=False):
     from data.batch import word_frequency_loss
     from data.open import open_pretraining_data
     from data.prefetch import PrefetchedData
-    from engines.local import LocalEngine
+    from engines.open import open_engine
     from models.cost import training_flops
     from training.loop import Trainer
     from training.optimizers import build_optimizer
@@ -39,32 +40,35 @@ def pretrain(config, output, resume=False, dry_run=False):
 
     workers = 0 if dry_run else config.run.data_workers
     data = PrefetchedData(config, "train", workers) if workers else open_pretraining_data(config)
+    config = config.with_steps(len(data))
     evaluation = read_evaluation(config)
     folder = RunFolder(output)
     checkpoint = None if dry_run else folder.find_checkpoint(config, resume)
     network = (build_network(config, checkpoint, whole=True) if checkpoint
                else build_network(config, config.train.initial_weights))
-    engine = LocalEngine(config)
-    engine.build(network, lambda network: build_optimizer(config.train, network))
-    print("\n".join(engine.describe()), flush=True)
-    if dry_run:
-        return describe_run(config, network, data)
-    folder.open(config, checkpoint)
+    with open_engine(config) as engine:
+        engine.build(network, lambda network: build_optimizer(config.train, network))
+        if engine.is_main:
+            print("\n".join(engine.describe()), flush=True)
+        if dry_run:
+            return describe_run(config, network, data)
+        if engine.is_main:
+            folder.open(config, checkpoint)
 
-    def evaluate():
-        return {**engine.evaluate(evaluation),
-                "word_frequency_loss": word_frequency_loss(data.token_counts, evaluation)}
+        def evaluate():
+            return {**engine.evaluate(evaluation),
+                    "word_frequency_loss": word_frequency_loss(data.token_counts, evaluation)}
 
-    trainer = Trainer(config, engine, data, evaluate if evaluation else None, folder,
-                      training_flops(config.model, config.data.sequence_length,
-                                     config.data.max_predictions))
-    if checkpoint:
-        trainer.resume(checkpoint)
-    try:
-        return trainer.run()
-    finally:
-        if workers:
-            data.close()
+        trainer = Trainer(config, engine, data, evaluate if evaluation else None, folder,
+                          training_flops(config.model, config.data.sequence_length,
+                                         config.data.max_predictions))
+        if checkpoint:
+            trainer.resume(checkpoint)
+        try:
+            return trainer.run()
+        finally:
+            if workers:
+                data.close()
 
 
 def read_evaluation(config):

@@ -25,10 +25,10 @@ class Parser(argparse.ArgumentParser):
         raise InputError(self.prog, message, "see --help")
 
 
-def build_parser(description):
-    """A parser for a recipe: --config, --set and --output, and every key in --help."""
+def build_parser(description, task="pretrain"):
+    """A parser for a task's recipe: --config, --set and --output, and every key in --help."""
     parser = Parser(description=description,
-                    epilog="keys of the YAML file, for --set:\n" + describe_keys())
+                    epilog="keys of the YAML file, for --set:\n" + describe_keys(task))
     parser.add_argument("--config", metavar="FILE",
                         help="recipe in YAML, e.g. configs/pretrain/quickstart.yaml")
     parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[],

@@ -15,7 +15,7 @@ from pathlib import Path
 import yaml
 
 from configs.errors import InputError
-from configs.schema import SECTIONS, Config
+from configs.schema import SECTIONS, TASKS, Config
 
 _LONGEST_FILE = 32_768  # bytes; a recipe is a page, and PyYAML is slow
 _DEEPEST_BASE = 8
@@ -32,6 +32,7 @@ class _Leaf:
     """A scalar or list as written, and the file or the ``--set`` that it was written in."""
 
     node: yaml.Node
+    key_place: str
     path: Path = None
     override: str = None
 
@@ -40,20 +41,25 @@ class _Leaf:
         return self.override or _place(self.path, self.node)
 
 
-def load_config(path, overrides=(), also_check=None):
+def load_config(path, overrides=(), also_check=None, task=None):
     """Read a YAML file with its bases, apply overrides, check everything.
 
     Args:
         path: the YAML file.
         overrides: strings ``section.key=value``, later ones win.
         also_check: called with the config; what it raises is told with file and line too.
+        task: that the recipe must be for; None takes any.
 
     Raises:
         InputError: naming file, line and nearest key.
     """
     leaves = _read_leaves(path, overrides)
+    sections = _sections_of(leaves)
     config = Config(**{name: _build_section(section, name, leaves, path)
-                       for name, section in SECTIONS.items()})
+                       for name, section in sections.items()})
+    if task not in (None, config.data.task):
+        raise InputError(path, f"is a recipe for {TASKS[config.data.task].ENTRY_POINT}",
+                         f"choose one for {TASKS[task].ENTRY_POINT}")
     _check(config.check, leaves, path)
     if also_check:
         _check(lambda: also_check(config), leaves, path)
@@ -68,7 +74,7 @@ def load_section(name, path, overrides=()):
         path, overrides: as in ``load_config``.
     """
     leaves = _read_leaves(path, overrides)
-    section = _build_section(SECTIONS[name], name, leaves, path)
+    section = _build_section(_sections_of(leaves)[name], name, leaves, path)
     _check(section.check, leaves, path)
     return section
 
@@ -81,10 +87,13 @@ def override_section(section, overrides, path):
         overrides: strings ``section.key=value``.
         path: where the section is from, for errors.
     """
-    name = next(name for name, kind in SECTIONS.items() if isinstance(section, kind))
+    sections = SECTIONS if type(section) in SECTIONS.values() else {
+        **SECTIONS, "data": type(section)}
+    name = next(name for name, kind in sections.items() if isinstance(section, kind))
     leaves = {}
     for override in overrides:
         leaves.update(_read_override(override))
+    _check_keys(leaves, sections)
     hints = typing.get_type_hints(type(section))
     values = {key.partition(".")[2]: _convert(leaf, hints[key.partition(".")[2]], key)
               for key, leaf in leaves.items() if key.startswith(f"{name}.")}
@@ -100,7 +109,29 @@ def _read_leaves(path, overrides):
     leaves = _read_file(Path(path), str(path))
     for override in overrides:
         leaves.update(_read_override(override))
+    _check_keys(leaves, _sections_of(leaves))
     return leaves
+
+
+def _sections_of(leaves):
+    """The schema of each section; that of ``data`` goes by its task."""
+    leaf = leaves.get("data.task")
+    if leaf is None:
+        return SECTIONS
+    task = _scalar(leaf.node, str)
+    if task not in TASKS:
+        raise InputError(leaf.place, f"'data.task' wants {' or '.join(TASKS)}, not "
+                         f"{_as_written(leaf.node)}", _nearest(str(task), TASKS))
+    return {**SECTIONS, "data": TASKS[task]}
+
+
+def _check_keys(leaves, sections):
+    """Refuse a key that its section does not have."""
+    for name, leaf in leaves.items():
+        section, _, key = name.partition(".")
+        if key not in _keys(sections[section]):
+            raise InputError(leaf.key_place, f"unknown key '{section}.{_shorten(key)}'",
+                             _nearest_key(key, section, sections))
 
 
 def _check(check, leaves, path):
@@ -128,10 +159,10 @@ def to_yaml(config):
     return yaml.safe_dump(sections, sort_keys=False, allow_unicode=True)
 
 
-def describe_keys():
-    """A line for every key, for ``--help``."""
+def describe_keys(task):
+    """A line for every key of a task's recipes, for ``--help``."""
     lines = []
-    for name, section in SECTIONS.items():
+    for name, section in {**SECTIONS, "data": TASKS[task]}.items():
         hints = typing.get_type_hints(section)
         for field in dataclasses.fields(section):
             default = _default_of(field)
@@ -251,13 +282,8 @@ def _base_nodes(node, path):
 
 
 def _section_leaves(name, node, path):
-    leaves = {}
-    for key, value in _entries(node, path, f"section '{name}'"):
-        if key.value not in _keys(name):
-            raise InputError(_place(path, key), f"unknown key '{name}.{_shorten(key.value)}'",
-                             _nearest_key(key.value, name))
-        leaves[f"{name}.{key.value}"] = _Leaf(value, path)
-    return leaves
+    return {f"{name}.{key.value}": _Leaf(value, _place(path, key), path)
+            for key, value in _entries(node, path, f"section '{name}'")}
 
 
 def _read_override(override):
@@ -269,16 +295,13 @@ def _read_override(override):
     if section not in SECTIONS:
         raise InputError(place, f"unknown section '{_shorten(section)}'",
                          _nearest_section(section))
-    if name not in _keys(section):
-        raise InputError(place, f"unknown key '{section}.{_shorten(name)}'",
-                         _nearest_key(name, section))
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError, ValueError, OverflowError):
         node = None
     if node is None:
         raise InputError(place, f"'{_shorten(text)}' is no value", "write --set section.key=value")
-    return {f"{section}.{name}": _Leaf(node, override=place)}
+    return {f"{section}.{name}": _Leaf(node, place, override=place)}
 
 
 def _build_section(section, name, leaves, path):
@@ -379,7 +402,7 @@ def _shown(value):
 
 
 def _keys(section):
-    return [field.name for field in dataclasses.fields(SECTIONS[section])]
+    return [field.name for field in dataclasses.fields(section)]
 
 
 def _place(path, node):
@@ -399,18 +422,20 @@ def _nearest(word, known, prefix=""):
 
 def _nearest_section(word, *others):
     """The section that looks like the word, or the one that has a key of this name."""
-    home = _home_of(word)
+    home = _home_of(word, SECTIONS)
     return f"write it under '{home}:'" if home else _nearest(word, [*others, *SECTIONS])
 
 
-def _nearest_key(word, section):
+def _nearest_key(word, section, sections):
     """The key of the section that looks like the word, or the section it belongs to."""
-    home = _home_of(word)
-    return f"it belongs to '{home}'" if home else _nearest(word, _keys(section), f"{section}.")
+    home = _home_of(word, sections)
+    if home:
+        return f"it belongs to '{home}'"
+    return _nearest(word, _keys(sections[section]), f"{section}.")
 
 
-def _home_of(key):
-    return next((section for section in SECTIONS if key in _keys(section)), None)
+def _home_of(key, sections):
+    return next((name for name, section in sections.items() if key in _keys(section)), None)
 
 
 def _nearest_file(path):

@@ -5,23 +5,13 @@ trained on what. Nothing in ``model``, ``data`` or ``train`` mentions a device.
 """
 
 import dataclasses
+import math
 from dataclasses import dataclass
-from typing import List, Literal, Optional
+from typing import List, Literal, Optional, Union
 
+from configs.data_schema import DataConfig, SquadConfig
 from configs.errors import InputError
-
-REQUIRED = dataclasses.MISSING
-
-
-def option(default, meaning):
-    """A field with its docstring; ``REQUIRED`` as default makes the YAML state it.
-
-    Required fields come first in their section, as dataclasses demand.
-    """
-    metadata = {"meaning": meaning}
-    if isinstance(default, list):
-        return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
+from configs.fields import REQUIRED, check_not_negative, check_positive, check_share, option
 
 
 @dataclass(frozen=True)
@@ -53,10 +43,10 @@ class ModelConfig:
         0.02, "Standard deviation of the truncated normal that weights start from.")
 
     def check(self):
-        _positive(self, "model", "vocab_size", "hidden_size", "num_hidden_layers",
+        check_positive(self, "model", "vocab_size", "hidden_size", "num_hidden_layers",
                   "num_attention_heads", "intermediate_size", "max_position_embeddings",
                   "type_vocab_size", "layer_norm_eps", "initializer_range")
-        _probability(self, "model", "hidden_dropout_prob", "attention_probs_dropout_prob")
+        check_share(self, "model", "hidden_dropout_prob", "attention_probs_dropout_prob")
         if self.hidden_size % self.num_attention_heads:
             raise InputError(
                 "model.num_attention_heads",
@@ -70,74 +60,14 @@ class ModelConfig:
 
 
 @dataclass(frozen=True)
-class DataConfig:
-    """Where the text comes from and how it becomes rows."""
-
-    sources: List[str] = option(
-        [], "Text files or globs for prepare_data.py: plain text, JSON lines, WikiExtractor's "
-            "output or a Wikipedia XML dump; .gz, .bz2, .xz and .zst allowed.")
-    text_field: str = option("text", "Field of a JSON line that holds the text.")
-    language: Literal["en", "zh"] = option(
-        "en", "Language of the text: how it is split into sentences, and zh into words.")
-    lines: Literal["sentences", "paragraphs"] = option(
-        "sentences", "What a line of plain text is; paragraphs are split into sentences. "
-                     "A blank line ends a document.")
-    directory: str = option(
-        "prepared", "Folder of prepared shards: prepare_data.py writes it, training reads it.")
-    mix: List[str] = option(
-        [], "Prepared folders that are read as one instead of directory.")
-    mix_weights: List[float] = option(
-        [], "Share of the rows for each folder of mix; empty takes their sizes.")
-    format: Literal["prepared", "hdf5", "tfrecord"] = option(
-        "prepared", "What lies in directory: prepare_data.py's shards, or ready-masked HDF5 "
-                    "(NVIDIA, PaddleNLP) or TFRecord (Google, Graphcore) files.")
-    held_out_share: float = option(
-        0.05, "Share of the documents that is kept out of training and used in evaluation; 0 "
-              "does not evaluate.")
-    sequence_length: int = option(128, "Slots of a row, special tokens included.")
-    max_predictions: int = option(20, "Most masked tokens in a row; the first slots of the row.")
-    masked_lm_probability: float = option(0.15, "Share of a row's tokens that is masked.")
-    masking: Literal["token", "whole_word", "ngram"] = option(
-        "token", "What is masked together: a token, a word, or (ERNIE) a phrase of up to "
-                 "max_ngram words.")
-    max_ngram: int = option(3, "Longest phrase in words, for masking: ngram.")
-    sequences_per_row: int = option(
-        1, "Most sequences that are packed into a row; 1 does not pack.")
-    short_sequence_probability: float = option(
-        0.1, "Share of samples cut to a random shorter length, as in BERT.")
-    pair_objective: Literal["nsp", "sop", "none"] = option(
-        "nsp", "Second objective: next sentence (BERT), sentence order (ERNIE), or none.")
-
-    def check(self):
-        _positive(self, "data", "sequence_length", "max_predictions", "masked_lm_probability",
-                  "max_ngram", "sequences_per_row")
-        _probability(self, "data", "held_out_share", "masked_lm_probability",
-                     "short_sequence_probability")
-        if self.mix_weights and len(self.mix_weights) != len(self.mix):
-            raise InputError("data.mix_weights", f"{len(self.mix_weights)} weights for "
-                             f"{len(self.mix)} folders", "write one for each folder of data.mix")
-        if any(not weight > 0 for weight in self.mix_weights):
-            raise InputError("data.mix_weights", "a weight is not positive",
-                             "leave out the folder, or write more than 0")
-        if self.mix and self.format != "prepared":
-            raise InputError("data.mix", f"format {self.format} cannot be mixed",
-                             "write format: prepared")
-        # The fewest tokens beside the predictions: [CLS] of each sequence, two [SEP], a word.
-        if self.max_predictions + self.sequences_per_row + 3 > self.sequence_length:
-            raise InputError(
-                "data.max_predictions",
-                f"{self.max_predictions} predictions and {self.sequences_per_row} [CLS] do not "
-                f"fit a row of {self.sequence_length} slots",
-                "lower it or lengthen data.sequence_length")
-
-
-@dataclass(frozen=True)
 class TrainConfig:
     """The recipe: what is done to the weights, the same on every machine."""
 
-    steps: int = option(REQUIRED, "Weight updates of the whole run.")
     global_batch_size: int = option(REQUIRED, "Rows a weight update.")
     learning_rate: float = option(REQUIRED, "Peak learning rate, reached after the warm-up.")
+    steps: Optional[int] = option(None, "Weight updates of the whole run; or epochs is given.")
+    epochs: Optional[float] = option(
+        None, "Passes over the training rows, instead of steps; the last update is a whole one.")
     seed: int = option(42, "Seed of weights, order, pairs, masks and dropout.")
     optimizer: Literal["adamw", "lamb"] = option(
         "adamw", "adamw (decoupled decay) or lamb (layer-wise trust ratio).")
@@ -187,13 +117,14 @@ class TrainConfig:
         None, "Checkpoint folder to start from, e.g. phase 1's for phase 2; null starts anew.")
 
     def check(self):
-        _positive(self, "train", "steps", "global_batch_size", "learning_rate", "epsilon",
+        check_positive(self, "train", "steps", "epochs", "global_batch_size", "learning_rate", "epsilon",
                   "log_every", "evaluation_rows", "save_every", "decay_steps", "decay_power",
                   "moment_scale", "max_weight_norm")
-        _not_negative(self, "train", "seed", "warmup_steps", "weight_decay",
+        check_not_negative(self, "train", "seed", "warmup_steps", "weight_decay",
                       "max_gradient_norm", "evaluate_every", "final_learning_rate",
                       "max_skipped_steps", "keep_last", "keep_every")
-        _probability(self, "train", "warmup_ratio")
+        check_share(self, "train", "warmup_ratio")
+        self._check_length()
         self._check_schedule()
         for key in ("beta1", "beta2"):
             if not 0 <= getattr(self, key) < 1:
@@ -214,10 +145,16 @@ class TrainConfig:
         """Updates of the warm-up, however they were given."""
         return round(self.warmup_ratio * self.steps) if self.warmup_ratio else self.warmup_steps
 
+    def _check_length(self):
+        if self.steps is None and self.epochs is None:
+            raise InputError("train.steps", "is missing", "add it, or train.epochs")
+        if self.steps is not None and self.epochs is not None:
+            raise InputError("train.epochs", "train.steps is given too", "write null for one")
+
     def _check_schedule(self):
         if self.warmup_ratio and self.warmup_steps:
             raise InputError("train.warmup_ratio", "warmup_steps is given too", "write one of them")
-        if self.decay_steps is not None and self.decay_steps <= self.warmup:
+        if self.steps and self.decay_steps is not None and self.decay_steps <= self.warmup:
             raise InputError("train.decay_steps", f"{self.decay_steps} is not after the warm-up of "
                              f"{self.warmup} updates", "write more")
         if self.final_learning_rate > self.learning_rate:
@@ -298,8 +235,8 @@ class RunConfig:
         None, "IPU: folder that keeps compiled programs; null compiles at every start.")
 
     def check(self):
-        _not_negative(self, "run", "data_workers")
-        _positive(self, "run", "micro_batch_size", "replicas", "accumulation_steps", "ipus",
+        check_not_negative(self, "run", "data_workers")
+        check_positive(self, "run", "micro_batch_size", "replicas", "accumulation_steps", "ipus",
                   "loss_scale", "threads", "peak_flops", "embedding_serialization_factor",
                   "batches_per_step", "prefetch_depth", "outline_threshold")
         if any(not 0 < share <= 1 for share in self.available_memory_proportion):
@@ -332,7 +269,7 @@ class Config:
     """A whole resolved recipe."""
 
     model: ModelConfig
-    data: DataConfig
+    data: Union[DataConfig, SquadConfig]
     train: TrainConfig
     run: RunConfig
 
@@ -340,6 +277,16 @@ class Config:
     def accumulation_steps(self):
         """Micro batches a replica adds up before a weight update."""
         return self.train.global_batch_size // (self.run.micro_batch_size * self.run.replicas)
+
+    def with_steps(self, rows):
+        """The config with ``train.steps`` for its ``train.epochs`` over so many rows."""
+        if self.train.epochs is None:
+            return self
+        steps = math.ceil(self.train.epochs * rows / self.train.global_batch_size)
+        config = dataclasses.replace(
+            self, train=dataclasses.replace(self.train, steps=steps, epochs=None))
+        config.check()
+        return config
 
     def check(self):
         """Raise InputError where values contradict one another."""
@@ -356,10 +303,9 @@ class Config:
                 "data.sequence_length",
                 f"{self.data.sequence_length} tokens, but model.max_position_embeddings is "
                 f"{self.model.max_position_embeddings}", "shorten the rows or take another model")
-        if self.data.pair_objective != "none" and self.model.type_vocab_size < 2:
-            raise InputError(
-                "model.type_vocab_size", "1 row, but a pair has two segments",
-                "write 2 or more, or data.pair_objective: none")
+        if self.data.has_pairs and self.model.type_vocab_size < 2:
+            raise InputError("model.type_vocab_size", "1 row, but a pair has two segments",
+                             "write 2 or more")
 
     def _check_batch_arithmetic(self):
         train, run = self.train, self.run
@@ -380,25 +326,5 @@ class Config:
 
 
 SECTIONS = {"model": ModelConfig, "data": DataConfig, "train": TrainConfig, "run": RunConfig}
-
-
-def _numbers(section, keys):
-    return [(key, getattr(section, key)) for key in keys if getattr(section, key) is not None]
-
-
-def _positive(section, name, *keys):
-    for key, value in _numbers(section, keys):
-        if not value > 0:
-            raise InputError(f"{name}.{key}", f"{value} is not positive", "write more than 0")
-
-
-def _not_negative(section, name, *keys):
-    for key, value in _numbers(section, keys):
-        if not value >= 0:
-            raise InputError(f"{name}.{key}", f"{value} is negative", "write 0 or more")
-
-
-def _probability(section, name, *keys):
-    for key, value in _numbers(section, keys):
-        if not 0 <= value < 1:
-            raise InputError(f"{name}.{key}", f"{value} is outside [0, 1)", "write a share")
+TASKS = {kind.task: kind for kind in (DataConfig, SquadConfig)}
+"""What the section ``data`` is, by its key ``task``"""

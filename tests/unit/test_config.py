@@ -372,7 +372,7 @@ def test_a_fault_in_a_base_is_told_with_the_bases_name_and_line(tmp_path):
     with pytest.raises(InputError) as caught:
         load_config(path)
     assert str(caught.value) == (f"{tmp_path}/bent.yaml:{line_of('steps: many', bent)}: "
-                                 "'train.steps' wants an integer, not many")
+                                 "'train.steps' wants an integer or null, not many")
 
 
 def test_a_byte_order_mark_and_windows_line_ends_are_no_fault(tmp_path):
@@ -409,7 +409,7 @@ CONTRADICTIONS = [
     (["model.task_type_vocab_size=-3"], "model.task_type_vocab_size: is negative; write 0 or "
      "more"),
     (["model.type_vocab_size=1"], "model.type_vocab_size: 1 row, but a pair has two segments; "
-     "write 2 or more, or data.pair_objective: none"),
+     "write 2 or more"),
     (["model.max_position_embeddings=64"], "data.sequence_length: 128 tokens, but "
      "model.max_position_embeddings is 64; shorten the rows or take another model"),
     (["data.max_predictions=125"], "data.max_predictions: 125 predictions and 1 [CLS] do not "
@@ -523,6 +523,7 @@ def based(name, base, line, *says, **others):
 
 
 STEPS = line_of("steps: 300", WHOLE)
+BATCH = line_of("global_batch_size: 32", WHOLE)
 TRAIN = line_of("train:", WHOLE)
 RUN = line_of("run:", WHOLE)
 END = WHOLE.count("\n")
@@ -571,7 +572,7 @@ FAULTS = [fault for item in fields() for fault in faults_of_a_key(*item)] + [
     whole("capital key", STEPS, "did you mean 'train.steps'?", old="steps: 300", new="STEPS: 300"),
     whole("hyphens for underscores", STEPS, "did you mean 'train.warmup_steps'?",
           old="steps: 300", new="warmup-steps: 300"),
-    whole("far key", STEPS, "known are steps, global_batch_size",
+    whole("far key", STEPS, "known are global_batch_size, learning_rate, steps",
           old="steps: 300", new="xyzzy: 300"),
     whole("list as a key", STEPS, "a key must be a plain word",
           old="steps: 300", new="? [a, b]\n  : 300"),
@@ -581,19 +582,19 @@ FAULTS = [fault for item in fields() for fault in faults_of_a_key(*item)] + [
     whole("merge key", STEPS, "unknown key 'train.<<'", old="steps: 300", new="<<: {steps: 300}"),
     whole("dotted key", STEPS, "unknown key 'train.train.steps'", "did you mean 'train.steps'?",
           old="steps: 300", new="train.steps: 300"),
-    whole("no space after the colon", STEPS + 1, "check colon and indentation",
-          old="steps: 300", new="steps:300"),
-    whole("equals for a colon", STEPS + 1, "check colon and indentation",
-          old="steps: 300", new="steps = 300"),
+    whole("no space after the colon", BATCH + 1, "check colon and indentation",
+          old="global_batch_size: 32", new="global_batch_size:32"),
+    whole("equals for a colon", BATCH + 1, "check colon and indentation",
+          old="global_batch_size: 32", new="global_batch_size = 32"),
     # Indentation, quotes, brackets.
     whole("tab before a key", STEPS, "not YAML", "indent with spaces",
           old="  steps: 300", new="\tsteps: 300"),
     whole("tab after a space", STEPS, "not YAML", "indent with spaces",
           old="  steps: 300", new=" \tsteps: 300"),
-    whole("one space too many", STEPS + 1, "not YAML",
-          old="  global_batch_size", new="   global_batch_size"),
-    whole("one space too few", STEPS + 1, "check colon and indentation",
-          old="  global_batch_size", new=" global_batch_size"),
+    whole("one space too many", STEPS, "not YAML",
+          old="  steps: 300", new="   steps: 300"),
+    whole("one space too few", STEPS, "check colon and indentation",
+          old="  steps: 300", new=" steps: 300"),
     whole("no indentation", STEPS + 1, "check colon and indentation",
           old="  steps: 300", new="steps: 300"),
     whole("unclosed double quote", None, "not YAML", f"begins in line {STEPS}",
@@ -621,7 +622,7 @@ FAULTS = [fault for item in fields() for fault in faults_of_a_key(*item)] + [
           old="sources: [", new="sources: &s [*s, "),
     whole("Python object", STEPS, "wants an integer", "remove the tag",
           old="steps: 300", new="steps: !!python/object/apply:os.system ls"),
-    whole("Python object with arguments", STEPS, "'train.steps' wants an integer, not a list",
+    whole("Python object with arguments", STEPS, "'train.steps' wants an integer or null, not a list",
           old="steps: 300", new="steps: !!python/object/apply:os.system [ls]"),
     whole("Python name", STEPS, "remove the tag",
           old="steps: 300", new="steps: !!python/name:int 3"),
@@ -640,8 +641,8 @@ FAULTS = [fault for item in fields() for fault in faults_of_a_key(*item)] + [
     # Size.
     alone("long file", WHOLE + "#" * 5_000_000, None, "is longer than 32768 bytes"),
     whole("long key", STEPS, "unknown key 'train.xxx", old="steps", new="x" * 900),
-    whole("long value", STEPS, "wants an integer, not xxx", old="300", new="x" * 20_000),
-    whole("long number", STEPS, "wants an integer, not 999", old="300", new="9" * 20_000),
+    whole("long value", STEPS, "wants an integer or null, not xxx", old="300", new="x" * 20_000),
+    whole("long number", STEPS, "wants an integer or null, not 999", old="300", new="9" * 20_000),
     whole("value of many lines", STEPS, "wants an integer", old="300", new="|\n    a\n    b"),
     whole("line separator in a value", STEPS, "wants an integer", old="300", new='"a\\Lb\\Nc"'),
     alone("deep list", "model: " + "[" * 30_000, 1, "nested too deeply"),
@@ -671,9 +672,9 @@ FAULTS = [fault for item in fields() for fault in faults_of_a_key(*item)] + [
     Fault("many bases deep", {"recipe.yaml": "base: 0.yaml\n", **DEEP, "20.yaml": WHOLE}, None,
           ("7.yaml:1: base '8.yaml': is more than 8 bases deep; remove some",)),
     # Contradictions that two keys of one file make.
-    whole("batch is no multiple", STEPS + 1, "33 is no multiple of run.micro_batch_size 32",
+    whole("batch is no multiple", BATCH, "33 is no multiple of run.micro_batch_size 32",
           old="global_batch_size: 32", new="global_batch_size: 33"),
-    whole("batch below a micro batch", STEPS + 1, "16 is no multiple",
+    whole("batch below a micro batch", BATCH, "16 is no multiple",
           old="global_batch_size: 32", new="global_batch_size: 16"),
     whole("wrong accumulation", line_of("accumulation_steps: null", WHOLE), "write 1, or null",
           old="accumulation_steps: null", new="accumulation_steps: 2"),
@@ -761,7 +762,7 @@ def test_help_describes_every_key(capsys):
         run(tiny_main, ["--help"])
     assert caught.value.code == 0
     shown = capsys.readouterr().out
-    assert describe_keys() in shown
+    assert describe_keys("pretrain") in shown
     for key, field, _ in fields():
         assert f"  {key} (" in shown and field.metadata["meaning"] in shown
 
@@ -786,3 +787,77 @@ def test_as_a_process(text, says, tmp_path):
     else:
         assert done.returncode == EXIT_BAD_INPUT
         assert done.stderr == f"error: {tmp_path}/{says}\n"
+
+
+def test_the_task_decides_what_the_data_section_holds(plain, tmp_path):
+    path = tmp_path / "squad.yaml"
+    path.write_text(f"base: {plain}\ndata:\n  task: squad\n  document_stride: 100\n")
+    with pytest.raises(InputError, match="unknown key 'data.sources'"):
+        load_config(path)  # the parent is a recipe of another task
+    path.write_text(f"base: {ROOT}/configs/models/bert_mini_uncased.yaml\ndata:\n  task: squad\n"
+                    "  document_stride: 100\n  masking: token\n")
+    with pytest.raises(InputError, match="squad.yaml:5: unknown key 'data.masking'"):
+        load_config(path, MINIMAL)
+    path.write_text(path.read_text().replace("  masking: token\n", ""))
+    config = load_config(path, MINIMAL)
+    assert config.data.document_stride == 100 and config.data.max_predictions == 0
+    written = tmp_path / "written.yaml"
+    written.write_text(to_yaml(config))
+    assert load_config(written) == config
+
+
+def test_an_unknown_task_is_refused(plain):
+    with pytest.raises(InputError, match="'data.task' wants pretrain or squad.*did you mean"):
+        load_config(plain, ["data.task=squat"])
+
+
+def test_a_recipe_of_another_task_is_refused(plain):
+    with pytest.raises(InputError, match="is a recipe for run_pretrain.py; choose one for "
+                                         "run_squad.py"):
+        load_config(plain, task="squad")
+
+
+@pytest.mark.parametrize("epochs, rows, steps", [
+    # Global batch 32: 300 rows are 9.375 updates.
+    (1, 300, 10), (2, 300, 19), (0.5, 64, 1), (3, 320, 30)])
+def test_epochs_become_steps(plain, epochs, rows, steps):
+    config = load_config(plain, ["train.steps=null", f"train.epochs={epochs}"]).with_steps(rows)
+    assert config.train.steps == steps and config.train.epochs is None
+
+
+@pytest.mark.parametrize("overrides, says", [
+    (["train.steps=null"], "train.steps: is missing; add it, or train.epochs"),
+    (["train.epochs=2"], "train.epochs: train.steps is given too; write null for one"),
+    (["train.steps=null", "train.epochs=0"], "train.epochs: 0.0 is not positive")])
+def test_a_run_has_one_length(plain, overrides, says):
+    with pytest.raises(InputError) as caught:
+        load_config(plain, overrides)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("overrides, says", [
+    (["data.document_stride=400"], "data.document_stride: 400 tokens, but a window has room for "
+     "317 beside the longest question, so some would be in no window; write 317 or less"),
+    (["data.max_query_length=381"], "data.max_query_length: 381 tokens of a question leave no room"),
+    (["data.n_best=0"], "data.n_best: 0 is not positive")])
+def test_windows_that_cannot_be_cut(tmp_path, overrides, says):
+    path = ROOT / "configs/models/bert_mini_uncased.yaml"
+    with pytest.raises(InputError) as caught:
+        load_config(path, ["data.task=squad", *MINIMAL, *overrides])
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("overrides, says", [
+    (["train.warmup_ratio=0.1"], "train.warmup_ratio: warmup_steps is given too"),
+    (["train.schedule=constant", "train.final_learning_rate=0.1"], "train.final_learning_rate"),
+    (["train.decay_power=2"], "train.decay_power: has no meaning in a linear schedule"),
+    (["train.decay_steps=5"], "train.decay_steps: 5 is not after the warm-up of 10 updates"),
+    (["train.final_learning_rate=1"], "train.final_learning_rate: 1.0 is above learning_rate"),
+    (["train.max_weight_norm=3"], "train.max_weight_norm: 3.0 is offered for lamb only"),
+    (["train.optimizer=lamb", "train.moment_scale=8"], "train.moment_scale: both moments are"),
+    (["train.profile=[3]"], "train.profile: [3] is not a first and a last update"),
+    (["train.trackers=[mlflow]"], "wants")])
+def test_options_of_training_that_contradict_one_another(plain, overrides, says):
+    with pytest.raises(InputError) as caught:
+        load_config(plain, ["train.warmup_steps=10", *overrides])
+    assert says in str(caught.value)
