@@ -31,7 +31,10 @@ def write_steps(folder, trackers, first, last):
 
 
 def run_killed_and_resumed(folder, name, config):
-    write_steps(folder, open_trackers([name], folder, config), 1, 4)  # never closed
+    trackers = open_trackers([name], folder, config)
+    write_steps(folder, trackers, 1, 4)
+    for tracker in trackers:
+        tracker.close()  # a kill leaves the same files, or less of them
     for file in ("metrics.jsonl", "evaluations.jsonl"):
         JsonLines(folder / file).keep_up_to(3)
     trackers = open_trackers([name], folder, config)
