@@ -23,6 +23,8 @@ _PIECE = re.compile(f"[^{_WHITE}\n{_PUNCTUATION}{_CHINESE}]+|[{_PUNCTUATION}{_CH
 _LARGEST_CACHE = 1 << 16
 _NEWLINE = 0  # its number in the table of pieces
 
+_STRAY_CAPITALS = 100
+
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
@@ -30,14 +32,30 @@ def open_tokenizer(model):
     """The tokenizer of a ``model`` section.
 
     Raises:
-        InputError: as ``WordPieceTokenizer``, or the vocabulary has more tokens than
-            ``vocab_size`` rows.
+        InputError: as ``WordPieceTokenizer``; the vocabulary has more tokens than
+            ``vocab_size`` rows; or it is cased and ``lower_case`` is true, or the other way.
     """
     tokenizer = WordPieceTokenizer(model.vocabulary, model.lower_case)
     if len(tokenizer) > model.vocab_size:
         raise InputError(model.vocabulary, f"has {len(tokenizer)} tokens, but model.vocab_size is "
                          f"{model.vocab_size}", "raise it or take the model's own vocabulary")
+    _check_case(tokenizer.tokens, model)
     return tokenizer
+
+
+def _check_case(tokens, model):
+    """Refuse capitals that no text would ever have, or that every text has and no token.
+
+    BERT's cased vocabulary has 8,179 tokens with capitals, its Chinese one 2 (``<S>``, ``<T>``),
+    its uncased one and ERNIE's have none.
+    """
+    capitals = sum(token.lower() != token and token not in SPECIAL_TOKENS for token in tokens)
+    if model.lower_case and capitals > _STRAY_CAPITALS:
+        raise InputError(model.vocabulary, f"is cased ({capitals} tokens have capitals), but "
+                         "model.lower_case is true", "write model.lower_case: false")
+    if not model.lower_case and not capitals:
+        raise InputError(model.vocabulary, "has no token with a capital, but model.lower_case is "
+                         "false", "write model.lower_case: true")
 
 
 class WordPieceTokenizer:

@@ -1,7 +1,11 @@
+import dataclasses
+
 import pytest
 
 from configs.errors import InputError
-from data.tokenizer import WordPieceTokenizer, read_vocabulary
+from configs.load import load_section
+from data.tokenizer import (SPECIAL_TOKENS, WordPieceTokenizer, open_tokenizer,
+                            read_vocabulary)
 
 FOLDER = "data/vocabularies/"
 
@@ -73,3 +77,29 @@ def test_fast_ids_are_those_of_the_library(name, lower_case, sample):
     assert not continues.any()
     again, _, _ = tokenizer.encode_sentences(odd[::-1])
     assert again.tolist() == [token for ids in tokenizer.encode(odd[::-1]) for token in ids]
+
+
+def cased_vocabulary(folder):
+    path = folder / "cased.txt"
+    words = [*SPECIAL_TOKENS, *(f"Word{number}" for number in range(200)), "word"]
+    path.write_text("\n".join(words) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("cased, lower_case, says", [
+    (True, True, r"is cased \(200 tokens have capitals\).*write model.lower_case: false"),
+    (False, False, "has no token with a capital.*write model.lower_case: true")])
+def test_case_of_vocabulary_and_recipe_agree(tmp_path, cased, lower_case, says):
+    path = cased_vocabulary(tmp_path) if cased else f"{FOLDER}bert_base_uncased.txt"
+    model = load_section("model", "configs/models/bert_tiny_uncased.yaml", [
+        f"model.vocabulary={path}", f"model.lower_case={str(lower_case).lower()}"])
+    with pytest.raises(InputError, match=says):
+        open_tokenizer(model)
+    open_tokenizer(dataclasses.replace(model, lower_case=not lower_case))
+
+
+def test_chinese_vocabulary_serves_either_case():
+    """transformers' bert-base-chinese says do_lower_case false, Google's script true."""
+    for lower_case in ("true", "false"):
+        open_tokenizer(load_section("model", "configs/models/bert_base_chinese.yaml",
+                                    [f"model.lower_case={lower_case}"]))
