@@ -28,14 +28,15 @@ class PrefetchedData:
         self.data = open_pretraining_data(config, split)
         # Spawned, for a forked process would share the state of Paddle's threads.
         self.pool = ProcessPoolExecutor(workers, get_context("spawn"), _open, (config, split))
-        self.waiting = {}
+        self.waiting, self.stride = {}, config.train.global_batch_size
 
     def __len__(self):
         return len(self.data)
 
     def batch(self, consumed, count):
         """As ``PretrainingData.batch``."""
-        wanted = [(consumed + number * count, count) for number in range(BATCHES_AHEAD + 1)]
+        # A replica reads its share of every global batch, so the next one begins that much later.
+        wanted = [(consumed + number * self.stride, count) for number in range(BATCHES_AHEAD + 1)]
         self.waiting = {key: self.waiting.get(key) or self._begin(*key) for key in wanted}
         try:
             parts = [future.result() for future in self.waiting.pop(wanted[0])]

@@ -10,6 +10,12 @@ class Engine(ABC):
     is_main = True
     """Whether this process is the one that prints and writes files"""
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        """Leave the run; several processes leave together where it ended for all."""
+
     @abstractmethod
     def build(self, network, make_optimizer=None):
         """Take the network in.

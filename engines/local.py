@@ -9,6 +9,7 @@ from configs.errors import InputError
 from engines.engine import Engine
 from engines.placement import describe, resolve
 from engines.loss_scaling import open_loss_scale
+from engines.parts import Parts
 
 
 class LocalEngine(Engine):
@@ -29,6 +30,7 @@ class LocalEngine(Engine):
         self.network = network
         self.optimizer = make_optimizer(network) if make_optimizer else None
         self.loss_scale = open_loss_scale(self.config.run)
+        self.parts = Parts(self.config, network)
 
     def step(self, batch, learning_rate, step):
         totals = self.accumulate(batch, step)
@@ -39,8 +41,7 @@ class LocalEngine(Engine):
         self.network.train()
         totals = {}
         for number, micro_batch in enumerate(self._micro_batches(batch)):
-            paddle.seed(self._dropout_seed(step, number))
-            sums = self._forward(micro_batch)
+            sums = self._forward(micro_batch, step, number)
             (sums["loss"] * self.loss_scale.value).backward()
             _add(totals, sums)
         return totals
@@ -92,14 +93,11 @@ class LocalEngine(Engine):
         for start in range(0, len(batch), size):
             yield batch.rows(start, start + size)
 
-    def _forward(self, batch):
+    def _forward(self, batch, step=0, number=0):
         inputs = {name: paddle.to_tensor(array) for name, array in batch.inputs.items()}
         labels = {name: paddle.to_tensor(array) for name, array in batch.labels.items()}
-        return self.network.heads.loss(self.network(inputs), labels)
-
-    def _dropout_seed(self, step, micro_batch):
-        # From the numbers alone, so that a resumed run draws what an unbroken one would.
-        return ((self.config.train.seed << 44) + (step << 16) + micro_batch) % 2 ** 63
+        with self.parts.precision():
+            return self.network.heads.loss(self.parts.forward(inputs, step, number), labels)
 
 
 def _add(totals, sums):

@@ -26,8 +26,8 @@ def prepare(threads=None):
     """Set this process up for Paddle on a CPU and print one line about it.
 
     Args:
-        threads: CPU threads; None takes every core that the process may run on, unless
-            OMP_NUM_THREADS is set already.
+        threads: CPU threads; None takes every core that the process may run on, or its share
+            where several were launched together, unless OMP_NUM_THREADS is set already.
 
     Raises:
         InputError: a package of another version than requirements.txt allows, or another
@@ -42,7 +42,7 @@ def prepare(threads=None):
     if "paddle" in sys.modules:
         raise RuntimeError("engines.startup.prepare() must come before the import of paddle")
     _check_versions()
-    threads = threads or int(os.environ.get("OMP_NUM_THREADS", 0)) or len(os.sched_getaffinity(0))
+    threads = threads or int(os.environ.get("OMP_NUM_THREADS", 0)) or _share_of_cores()
     os.environ["OMP_NUM_THREADS"] = str(threads)
     path = _choose_mkl_path()
     # With views, Paddle copies each transposed tensor by a kernel several times slower than
@@ -52,6 +52,12 @@ def prepare(threads=None):
     _prepared = threads
     print(f"cpu: {threads} threads, MKL path {path}, paddle {metadata.version('paddlepaddle')}",
           flush=True)
+
+
+def _share_of_cores():
+    """Cores for each of the processes that Paddle's launcher started on this machine."""
+    processes = os.environ.get("PADDLE_LOCAL_SIZE") or os.environ.get("PADDLE_TRAINERS_NUM", 1)
+    return max(1, len(os.sched_getaffinity(0)) // int(processes))
 
 
 def _check_versions():

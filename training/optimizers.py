@@ -26,8 +26,11 @@ def is_decayed(name, decay_all_parameters):
 
 def gradient_norm(parameters):
     """L2 norm of all gradients together."""
-    total = sum(_squared_norm(p.grad) for p in parameters if p.grad is not None)
-    return total ** 0.5
+    return _squared_gradient_norm(parameters) ** 0.5
+
+
+def _squared_gradient_norm(parameters):
+    return sum(_squared_norm(p.grad) for p in parameters if p.grad is not None)
 
 
 def _squared_norm(tensor):
@@ -41,6 +44,8 @@ class Optimizer:
 
     def __init__(self, train, parameters):
         self.train, self.parameters = train, parameters
+        self.add_up = float
+        """Sums a number over the processes that update the other parameters, if any do"""
 
     def step(self, learning_rate, loss_scale=1.0):
         """Update every parameter from its gradient, or none where one is not finite.
@@ -53,7 +58,8 @@ class Optimizer:
             The global gradient norm before clipping, without the scale; inf or nan tells
             that the update was skipped.
         """
-        norm = gradient_norm(self.parameters.values()) / loss_scale
+        squares = _squared_gradient_norm(self.parameters.values())
+        norm = self.add_up(squares) ** 0.5 / loss_scale
         if math.isfinite(norm):
             limit = self.train.max_gradient_norm
             clip = limit / norm if limit and norm > limit else 1.0

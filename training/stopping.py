@@ -5,7 +5,10 @@ import threading
 
 
 class StopRequest:
-    """While entered, the first signal sets ``name``; a second one does what it always does."""
+    """While entered, a signal sets ``name``; a second SIGINT does what it always does.
+
+    Not a second SIGTERM, for Paddle's launcher sends several within a second.
+    """
 
     SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -25,5 +28,5 @@ class StopRequest:
 
     def _note(self, number, frame):
         self.name = signal.Signals(number).name
-        for handled, handler in self._before.items():
-            signal.signal(handled, handler)
+        if self._before:
+            signal.signal(signal.SIGINT, self._before[signal.SIGINT])
