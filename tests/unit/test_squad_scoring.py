@@ -13,8 +13,6 @@ from data.squad import scoring
 from data.squad.questions import Answer, Question, QuestionFile, read_questions
 
 FIXTURES = Path("tests/fixtures/squad")
-REAL = Path("../shared/data/qa")
-needs_real = pytest.mark.skipif(not REAL.is_dir(), reason="needs the whole SQuAD and CMRC 2018")
 
 
 def load(name):
@@ -172,17 +170,3 @@ def test_broken_predictions_are_told_in_one_line(content, problem, tmp_path, cap
     assert run(score_squad.main, [str(FIXTURES / "squad_v1.1.json"), str(path)]) == 2
     error = capsys.readouterr().err
     assert problem in error and str(path) in error and error.count("\n") == 1
-
-
-@needs_real
-@pytest.mark.parametrize("data, predictions, exact, f1, missing", [
-    ("squad_dev_v1.1_rebuilt", "v1.1_BERT_ensemble_GoogleAI", 86.2062, 92.1956, 0),
-    ("squad_dev_v1.1_rebuilt", "v1.1_MatchLSTM_AnsPtr_BoundaryEnsemble_SMU", 67.6348, 76.7556,
-     0),
-    ("squad_dev_v1.1_rebuilt", "v1.1_LogisticRegressionBaseline_Stanford", 40.1419, 50.9815, 13),
-    ("squad_dev_v2.0_rebuilt", "v2.0_BiDAF_SA_ELMo", 65.7037, 67.8765, 0)])
-def test_published_scores(data, predictions, exact, f1, missing):
-    result = scoring.score(read_questions(REAL / f"{data}.json.gz"),
-                           scoring.read_predictions(REAL / f"predictions/{predictions}.json"))
-    assert (round(result["exact_match"], 4), round(result["f1"], 4)) == (exact, f1)
-    assert result["missing"] == missing
