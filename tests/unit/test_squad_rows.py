@@ -1,0 +1,168 @@
+"""Rows of windows: packed and shuffled in training, sorted by length in evaluation."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from configs.errors import InputError
+from data.batch import join_batches
+from data.squad.features import UNKNOWN, make_features
+from data.squad.options import SquadOptions
+from data.squad.questions import Answer, Question, QuestionFile, read_questions
+from data.squad.rows import SquadData, gather_logits
+from data.tokenizer import WordPieceTokenizer
+
+FIXTURES = Path("tests/fixtures/squad")
+ENGLISH = "data/vocabularies/bert_base_uncased.txt"
+OPTIONS = SquadOptions(max_sequence_length=384, sequences_per_row=4, cache="")
+
+
+@pytest.fixture(scope="module")
+def features():
+    return make_features(read_questions(FIXTURES / "squad_v2.0.json"), ENGLISH, True, OPTIONS)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return WordPieceTokenizer(ENGLISH)
+
+
+def whole(features, tokenizer, window):
+    """Ids, token types of a window in the order of the text."""
+    question, context = features.tokens(window)
+    ids = [tokenizer.cls, *question, tokenizer.sep, *context, tokenizer.sep]
+    return ids, [0] * (len(question) + 2) + [1] * (len(context) + 1)
+
+
+def check_rows(features, tokenizer, windows, batch):
+    """Every window stands in its row as it should; returns how many there are."""
+    count = 0
+    for row, numbers in enumerate(windows):
+        assert set(batch.sequence_id[row]) - {0} == {i + 1 for i in np.flatnonzero(numbers >= 0)}
+        for place, window in enumerate(numbers):
+            weight = batch.labels["window_weights"][row, place]
+            if window < 0:
+                assert weight == 0
+                continue
+            slots = np.flatnonzero(batch.sequence_id[row] == place + 1)
+            slots = slots[np.argsort(batch.position_ids[row, slots])]
+            ids, types = whole(features, tokenizer, window)
+            assert batch.input_ids[row, slots].tolist() == ids
+            assert batch.token_type_ids[row, slots].tolist() == types
+            assert batch.position_ids[row, slots].tolist() == list(range(len(ids)))
+            assert slots[0] == place  # [CLS], where a pooler reads it
+            for end in ("start", "end"):
+                label = max(getattr(features, f"window_{end}")[window], 0)
+                assert batch.labels[f"{end}_positions"][row, place] == slots[label]
+            count += 1
+    assert (batch.input_ids[batch.sequence_id == 0] == tokenizer.pad).all()
+    assert (batch.labels["sequence_id"] == batch.sequence_id).all()
+    return count
+
+
+@pytest.mark.parametrize("depth", [1, 4])
+def test_training_rows(features, tokenizer, depth):
+    data = SquadData(features, tokenizer, replace(OPTIONS, sequences_per_row=depth), seed=1)
+    windows, batch = data.windows_of(0, len(data)), data.batch(0, len(data))
+    assert batch.input_ids.shape == (len(data), 384) and windows.shape == (len(data), depth)
+    assert check_rows(features, tokenizer, windows, batch) == len(features.lengths)
+    assert sorted(windows[windows >= 0]) == list(range(len(features.lengths)))
+    weights = batch.labels["window_weights"]
+    assert weights.sum() == pytest.approx(1) and len(set(weights[weights > 0])) == 1
+    assert batch.token_count == features.lengths.sum()
+
+
+def test_packing_saves_rows(features, tokenizer):
+    data = SquadData(features, tokenizer, OPTIONS)
+    report = data.packing_report
+    assert report.sequences == len(features.lengths)
+    assert len(data) == report.rows < 0.65 * len(features.lengths)
+
+
+def test_epochs_visit_every_window_in_another_order(features, tokenizer):
+    data = SquadData(features, tokenizer, OPTIONS, seed=1)
+    rows = len(data)
+    first, second = data.windows_of(0, rows), data.windows_of(rows, rows)
+    assert not np.array_equal(first, second)
+    assert sorted(first[first >= 0]) == sorted(second[second >= 0])
+    across = data.windows_of(rows - 3, 6)
+    assert np.array_equal(across, np.concatenate([first[-3:], second[:3]]))
+    again = SquadData(features, tokenizer, OPTIONS, seed=1)
+    assert np.array_equal(again.windows_of(rows - 3, 6), across)
+    other = SquadData(features, tokenizer, OPTIONS, seed=2)
+    assert not np.array_equal(other.windows_of(0, rows), first)
+    whole, parts = data.batch(rows - 3, 6), join_batches([data.batch(rows - 3, 2),
+                                                          data.batch(rows - 1, 4)])
+    for name, array in {**whole.inputs, **whole.labels}.items():
+        other = {**parts.inputs, **parts.labels}[name]
+        assert np.array_equal(array, other) and array.dtype == other.dtype, name
+
+
+def test_evaluation_reads_the_longest_first_without_needless_padding(features, tokenizer):
+    data = SquadData(features, tokenizer, OPTIONS, is_training=False)
+    seen, lengths = [], []
+    for consumed in range(0, len(data), 20):
+        windows, batch = data.windows_of(consumed, 20), data.batch(consumed, 20)
+        check_rows(features, tokenizer, windows, batch)
+        longest = features.lengths[windows].max()
+        assert longest <= batch.input_ids.shape[1] < longest + 8
+        assert batch.labels["window_weights"].sum() == pytest.approx(1)
+        seen += windows[:, 0].tolist()
+        lengths += features.lengths[windows[:, 0]].tolist()
+    assert sorted(seen) == list(range(len(features.lengths)))
+    assert lengths == sorted(lengths, reverse=True) and len(batch) < 20
+
+
+def test_fixed_length_fills_the_last_batch(features, tokenizer):
+    data = SquadData(features, tokenizer, OPTIONS, is_training=False, fixed_length=True)
+    batch, windows = data.batch(len(data) - 3, 8), data.windows_of(len(data) - 3, 8)
+    assert batch.input_ids.shape == (8, 384) and windows[3:].tolist() == [[-1]] * 5
+    assert check_rows(features, tokenizer, windows, batch) == 3
+    assert not batch.sequence_id[3:].any()
+
+
+def test_windows_of_unknown_answer_are_evaluated_and_not_trained(tokenizer):
+    questions = QuestionFile("made", ("one two", "three"), (
+        Question("a", "?", 0, (Answer("two", 4),), False),
+        Question("b", "?", 1, (Answer("lost", 0),), False)))
+    features = make_features(questions, ENGLISH, True, OPTIONS)
+    assert features.window_start[1] == UNKNOWN
+    data = SquadData(features, tokenizer, OPTIONS)
+    assert data.windows_of(0, 1).tolist() == [[0, -1, -1, -1]] and len(data) == 1
+    evaluation = SquadData(features, tokenizer, OPTIONS, is_training=False)
+    assert evaluation.batch(0, 2).labels["window_weights"].tolist() == [[1], [0]]
+    lost = replace(questions, questions=questions.questions[1:])
+    with pytest.raises(InputError, match="no question has an answer to learn"):
+        SquadData(make_features(lost, ENGLISH, True, OPTIONS), tokenizer, OPTIONS)
+
+
+def test_windows_that_fill_a_row_to_its_last_slot(tokenizer):
+    """As many tokens as slots: the reserved slots of absent windows are used as well."""
+    contexts = ("a b c d e f g h i", "a b", "c")
+    questions = QuestionFile("made", contexts, tuple(
+        Question(str(n), "?", n, (Answer(context[0], 0),), False)
+        for n, context in enumerate(contexts)))
+    options = SquadOptions(max_sequence_length=13, document_stride=4, max_query_length=2,
+                           sequences_per_row=3, cache="")
+    features = make_features(questions, ENGLISH, True, options)
+    assert features.lengths.tolist() == [13, 6, 5]
+    data = SquadData(features, tokenizer, options)
+    assert len(data) == 2
+    assert check_rows(features, tokenizer, data.windows_of(0, 2), data.batch(0, 2)) == 3
+    with pytest.raises(ValueError, match="windows of 19 tokens in a row of 13"):
+        data.make_rows(np.array([[0, 1]]))
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+def test_logits_go_back_to_their_windows(features, tokenizer, is_training):
+    data = SquadData(features, tokenizer, OPTIONS, is_training=is_training)
+    out = np.full((len(features.lengths), 384), np.nan, np.float32)
+    for consumed in range(0, len(data), 7):
+        count = min(7, len(data) - consumed)
+        batch = data.batch(consumed, count)
+        gather_logits(batch.input_ids, data.windows_of(consumed, count), batch, out)
+    for window, length in enumerate(features.lengths):
+        assert out[window, :length].tolist() == whole(features, tokenizer, window)[0]
+        assert np.isnan(out[window, length:]).all()
