@@ -4,6 +4,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
+from models.encoder import MASKED_SCORE
 from models.operators import ACTIVATIONS, LayerNorm, Linear, best_index, linear, total
 
 
@@ -88,6 +89,41 @@ class QuestionAnsweringHead(nn.Layer):
         """``start_logits`` and ``end_logits``, each ``[batch, sequence]``."""
         scores = self.span(stream["hidden"])
         return {"start_logits": scores[:, :, 0], "end_logits": scores[:, :, 1]}
+
+    def loss(self, logits, labels):
+        """Weighted sums of the micro batch.
+
+        The softmax over the slots of a row is taken within each window of the row, so that a
+        packed row has the loss of its windows in rows of their own. Where a row is one window
+        without padding, that is the loss of Hugging Face's ``BertForQuestionAnswering``; theirs
+        takes padding for possible answers.
+
+        Args:
+            logits: what ``forward`` returned.
+            labels: dict of ``sequence_id`` ``[batch, sequence]``, i + 1 in the slots of a row's
+                i-th window; ``start_positions``, ``end_positions`` ``[batch, k]``, slots of the
+                row; and ``window_weights`` ``[batch, k]``, which sum to 1 over the global batch
+                and are 0 where there is no window.
+
+        Returns:
+            dict of scalars: ``loss`` to minimise, the mean of both ends' cross entropies, and
+            for the metrics ``start_accuracy`` and ``end_accuracy``.
+        """
+        weights, sums = labels["window_weights"], {}
+        for end in ("start", "end"):
+            scores = _within_windows(logits[f"{end}_logits"], labels["sequence_id"],
+                                     weights.shape[1])
+            entropy, sums[f"{end}_accuracy"] = _weighted(scores, labels[f"{end}_positions"],
+                                                         weights)
+            sums["loss"] = entropy if end == "start" else (sums["loss"] + entropy) * 0.5
+        return sums
+
+
+def _within_windows(logits, sequence_id, count):
+    """``[batch, sequence]`` as ``[batch, count, sequence]``, MASKED_SCORE outside each window."""
+    members = [(sequence_id == number + 1).astype(logits.dtype) for number in range(count)]
+    return paddle.stack([logits * member + (1.0 - member) * MASKED_SCORE for member in members],
+                        axis=1)
 
 
 class SequenceClassificationHead(nn.Layer):

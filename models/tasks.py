@@ -29,9 +29,9 @@ def build_for_pretraining(config, max_predictions, sequences_per_row=1, with_pai
     return network
 
 
-def build_for_question_answering(config):
-    """Start and end of an answer."""
-    network = build_encoder(config, with_pooler=False)
+def build_for_question_answering(config, sequences_per_row=1):
+    """Start and end of an answer in each of a row's windows."""
+    network = build_encoder(config, sequences_per_row=sequences_per_row, with_pooler=False)
     network.heads = QuestionAnsweringHead(config)
     return network
 
