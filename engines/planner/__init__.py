@@ -1,0 +1,1 @@
+"""What a recipe would cost on a pod of IPUs, estimated before anything is compiled."""
