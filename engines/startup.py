@@ -15,6 +15,8 @@ from configs.errors import InputError
 
 REQUIREMENTS = Path(__file__).resolve().parent.parent / "requirements.txt"
 LOCK = "requirements.lock"
+# Paddle's builds by the names of their packages; the last is another version (2.3 to 2.4).
+PADDLE_BUILDS = ("paddlepaddle", "paddlepaddle-gpu", "paddlepaddle-ipu")
 
 # glibc's mallopt parameters (malloc.h).
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
@@ -50,7 +52,7 @@ def prepare(threads=None):
     os.environ.setdefault("FLAGS_use_stride_kernel", "0")
     _keep_freed_memory()
     _prepared = threads
-    print(f"cpu: {threads} threads, MKL path {path}, paddle {metadata.version('paddlepaddle')}",
+    print(f"cpu: {threads} threads, MKL path {path}, paddle {_find_installed('paddlepaddle')[1]}",
           flush=True)
 
 
@@ -71,14 +73,23 @@ def _check_version(requirement):
     if requirement.marker and not requirement.marker.evaluate():
         return
     mend = f"run: pip install -r {LOCK}"
-    try:
-        version = metadata.version(requirement.name)
-    except metadata.PackageNotFoundError:
-        raise InputError("requirements.txt", f"{requirement.name} is not installed",
-                         mend) from None
-    if not requirement.specifier.contains(version, prereleases=True):
-        raise InputError("requirements.txt", f"{requirement.name} {version} is installed, but "
+    name, version = _find_installed(requirement.name)
+    if not version:
+        raise InputError("requirements.txt", f"{name} is not installed", mend)
+    fits = requirement.specifier.contains(version, prereleases=True)
+    if not fits and name != "paddlepaddle-ipu":
+        raise InputError("requirements.txt", f"{name} {version} is installed, but "
                          f"{requirement.specifier} is needed", mend)
+
+
+def _find_installed(name):
+    """A package and its version, None where it is missing; Paddle is found under any name."""
+    for build in PADDLE_BUILDS if name == PADDLE_BUILDS[0] else (name,):
+        try:
+            return build, metadata.version(build)
+        except metadata.PackageNotFoundError:
+            continue
+    return name, None
 
 
 def _choose_mkl_path():

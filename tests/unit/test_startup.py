@@ -30,6 +30,25 @@ def test_wrong_version_is_named_with_the_mend(requirement, problem):
     assert problem in str(error.value)
 
 
+@pytest.mark.parametrize("installed, problem", [
+    ({"paddlepaddle": "3.3.1"}, None), ({"paddlepaddle-gpu": "3.3.1"}, None),
+    ({"paddlepaddle-gpu": "2.6.2"}, "paddlepaddle-gpu 2.6.2 is installed, but ==3.3.1 is needed"),
+    ({"paddlepaddle-ipu": "0.0.0.dev250"}, None), ({}, "paddlepaddle is not installed")])
+def test_paddle_is_known_by_the_name_of_each_build(installed, problem, monkeypatch):
+    def version(name):
+        if name not in installed:
+            raise startup.metadata.PackageNotFoundError(name)
+        return installed[name]
+
+    monkeypatch.setattr(startup.metadata, "version", version)
+    if problem is None:
+        startup._check_version(Requirement("paddlepaddle==3.3.1"))
+        return
+    with pytest.raises(InputError) as error:
+        startup._check_version(Requirement("paddlepaddle==3.3.1"))
+    assert problem in str(error.value)
+
+
 def test_installed_versions_are_those_of_requirements():
     startup._check_versions()
 
