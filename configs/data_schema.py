@@ -109,6 +109,10 @@ class SquadConfig:
     has_pairs = True
 
     @property
+    def max_sequence_length(self):
+        return self.sequence_length
+
+    @property
     def fewest_context_tokens(self):
         """Room for the context in a window of the longest question."""
         return self.sequence_length - self.max_query_length - 3  # [CLS] and two [SEP]

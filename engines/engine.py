@@ -53,6 +53,18 @@ class Engine(ABC):
     def evaluate(self, batch):
         """The sums of the heads' ``loss`` on a batch, without dropout or update."""
 
+    @abstractmethod
+    def predict(self, batch):
+        """What the heads tell of a batch, without dropout, by the weights that ``collect`` got.
+
+        Returns:
+            arrays by name, as the heads' ``forward``; an empty dict but in the main process.
+        """
+
+    def share(self, value):
+        """A value of the main process, in every process."""
+        return value
+
     def agree(self, flag):
         """Whether any process says so; in one process, whether it does."""
         return flag

@@ -103,7 +103,18 @@ class FleetEngine(LocalEngine):
         self.pipeline.accumulate_steps = steps
         return self._global_sums()
 
+    def predict(self, batch):
+        # The main process has every part; a pipeline would have to be told of other shapes.
+        return super().predict(batch) if self.is_main else {}
+
+    def share(self, value):
+        self._meet()
+        values = [value]
+        dist.broadcast_object_list(values, src=0)
+        return values[0]
+
     def agree(self, flag):
+        self._meet()
         return self._sum([flag], None)[0] > 0
 
     def _begin(self, step):

@@ -64,6 +64,14 @@ class LocalEngine(Engine):
             _add(totals, self._forward(micro_batch))
         return totals
 
+    @paddle.no_grad()
+    def predict(self, batch):
+        self.network.eval()
+        inputs = {name: paddle.to_tensor(array) for name, array in batch.inputs.items()}
+        with self.parts.precision():
+            logits = self.parts.forward(inputs)
+        return {name: value.astype("float32").numpy() for name, value in logits.items()}
+
     def state(self):
         return {**self.optimizer.state(), **self.loss_scale.state()}
 

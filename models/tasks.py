@@ -8,6 +8,15 @@ from models.heads import (MultipleChoiceHead, PretrainingHeads, QuestionAnswerin
 ARCHITECTURES = {"bert": Bert, "ernie": Ernie}
 
 
+def build_for_recipe(config):
+    """The network of a whole resolved ``Config``, by its task."""
+    data = config.data
+    if data.task == "squad":
+        return build_for_question_answering(config.model, data.sequences_per_row)
+    return build_for_pretraining(config.model, data.max_predictions, data.sequences_per_row,
+                                 with_pairs=data.pair_objective != "none")
+
+
 def build_encoder(config, **layout):
     """A network without heads; ``layout`` as in ``Bert``."""
     return ARCHITECTURES[config.architecture](config, **layout)

@@ -18,21 +18,23 @@ from training.trackers import open_trackers
 class Trainer:
     """Feeds global batches to an engine, writes metrics and checkpoints, evaluates."""
 
-    def __init__(self, config, engine, data, evaluate, folder, flops_per_row):
+    def __init__(self, config, engine, data, evaluate, folder, flops_per_row, better=min,
+                 measure="loss"):
         """
         Args:
             config: the resolved ``Config``.
             engine: built, with network and optimizer.
             data: has ``batch(consumed, count)``.
-            evaluate: called without arguments, returns a dict of floats with ``loss``; or None.
+            evaluate: called without arguments, returns a dict of floats; or None.
             folder: the ``RunFolder``.
             flops_per_row: of a forward and backward pass.
+            better, measure: the best evaluation is the one with the ``min`` or ``max`` of what.
         """
         self.config, self.engine, self.data = config, engine, data
         self.evaluate, self.folder, self.flops_per_row = evaluate, folder, flops_per_row
         self.step, self.samples, self.seconds = 0, 0, 0.0
         self.skipped_steps, self.skipped_in_a_row = 0, 0
-        self.best = None
+        self.better, self.measure, self.best = better, measure, None
         self.peak_flops = engine.peak_flops()
 
     def resume(self, checkpoint):
@@ -41,7 +43,8 @@ class Trainer:
         self.engine.load_state(read_optimizer(checkpoint))
         self.step, self.samples = state["step"], state["samples"]
         self.seconds, self.skipped_steps = state["seconds"], state["skipped_steps"]
-        self.best = self.folder.best_evaluation(self.step)
+        self.best = self.better(self.folder.evaluations_up_to(self.step), default=None,
+                                key=lambda line: line[self.measure])
         if self.engine.is_main:
             print(f"resumed from {checkpoint}: step {self.step}, {self.samples} samples",
                   flush=True)
@@ -61,13 +64,16 @@ class Trainer:
         trackers = open_trackers(names, self.folder.path, self.config)
         try:
             with StopRequest() as stop, \
-                    Profile(self.config.train.profile, self.folder.path) as profile:
+                    Profile(self._profiled_steps(), self.folder.path) as profile:
                 self._run_steps(progress, trackers, profile, stop)
         finally:
             progress.close()
             for tracker in trackers:
                 tracker.close()
         return self._finish()
+
+    def _profiled_steps(self):
+        return self.config.train.profile if self.engine.is_main else []
 
     def _run_steps(self, progress, trackers, profile, stop):
         train, timer = self.config.train, _Timer()
@@ -120,6 +126,7 @@ class Trainer:
         if self.engine.is_main:
             save_batch(place, self.config, self.engine.network, self.data.batch(first, count),
                        self.step)
+        self.engine.agree(True)  # no process leaves, and so ends the others, before it is written
         raise InputError(
             place, f"loss or gradient was not finite in {self.skipped_in_a_row} updates in a row, "
             f"the last is step {self.step}, rows {first} to {self.samples - 1}",
@@ -159,7 +166,8 @@ class Trainer:
         self._log("held_out", line, progress, trackers)
         if self.engine.is_main:
             self.folder.draw_curves()
-        if self.best and not line["loss"] < self.best["loss"]:
+        value = line[self.measure]
+        if self.best and self.better(self.best[self.measure], value) == self.best[self.measure]:
             return False
         self.best = line
         return self.config.train.keep_best

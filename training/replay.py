@@ -57,12 +57,12 @@ def replay(directory):
         whose output, ``gradients`` and ``parameters`` whose numbers are not all finite.
     """
     from engines.local import LocalEngine
-    from run_pretrain import build_network
     from training.optimizers import gradient_norm
+    from training.run import open_network
 
     batch, step = read_batch(directory)
     config = load_config(Path(directory) / "config.yaml")
-    network = build_network(config, directory, whole=True)
+    network = open_network(config, directory)
     engine = LocalEngine(config)
     engine.build(network)
     with _Watch(network) as watch:

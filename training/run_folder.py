@@ -54,10 +54,9 @@ class RunFolder:
         self.evaluations.keep_up_to(step)
         remove_partial_checkpoints(self.checkpoints)
 
-    def best_evaluation(self, step):
-        """The evaluation with the lowest loss up to a step, or None."""
-        lines = [line for line in self.evaluations.read() if line["step"] <= step]
-        return min(lines, key=lambda line: line["loss"], default=None)
+    def evaluations_up_to(self, step):
+        """Lines of the evaluations that a checkpoint of this step knows."""
+        return [line for line in self.evaluations.read() if line["step"] <= step]
 
     def draw_curves(self):
         """Draw ``curves.png`` from the lines written so far."""

@@ -12,10 +12,10 @@ from configs.load import load_config
 from data.shards import file_hash
 from engines.local import LocalEngine
 from models.weights.huggingface import save_pretrained
-from run_pretrain import build_network
 from training.checkpoint import (_to_text, newest_checkpoint, read_optimizer, read_state,
                                  save_checkpoint)
 from training.optimizers import build_optimizer
+from training.run import open_network
 
 FILES = ("model.safetensors", "optimizer.safetensors", "config.json", "vocab.txt",
          "tokenizer_config.json", "state.json")
@@ -34,7 +34,7 @@ def config(tmp_path_factory):
 
 def build_engine(config, checkpoint=None):
     engine = LocalEngine(config)
-    engine.build(build_network(config, checkpoint, whole=checkpoint is not None),
+    engine.build(open_network(config, checkpoint),
                  lambda network: build_optimizer(config.train, network))
     return engine
 

@@ -1,0 +1,63 @@
+"""One recipe under several seeds, and what published tables tell of that."""
+
+import dataclasses
+import json
+import statistics
+from pathlib import Path
+
+from configs.errors import InputError
+from configs.files import write_whole
+
+
+def read_seeds(text):
+    """``1,2,3`` as numbers; None where nothing is asked for."""
+    if text is None:
+        return None
+    try:
+        seeds = [int(word) for word in text.split(",")]
+    except ValueError:
+        seeds = []
+    if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
+        raise InputError(f"--seeds {text}", "is no list of different numbers",
+                         "write e.g. --seeds 1,2,3")
+    return seeds
+
+
+def run_seeds(seeds, config, output, run_one):
+    """Run a recipe once for each seed, into a folder each, and sum the evaluations up.
+
+    Args:
+        seeds: numbers that take the place of ``train.seed``.
+        config: the resolved ``Config``.
+        output: folder of the folders ``seed_N`` and of ``seeds.json``.
+        run_one: called with config and folder, returns a result with ``held_out``.
+
+    Returns:
+        dict of ``seeds`` and, for each number of the evaluation, ``mean``, ``deviation``
+        (sample standard deviation, 0 for one seed), ``best`` (the highest; of a loss the
+        lowest) and ``values``.
+    """
+    lines = []
+    for seed in seeds:
+        train = dataclasses.replace(config.train, seed=seed)
+        result = run_one(dataclasses.replace(config, train=train), Path(output) / f"seed_{seed}")
+        lines.append(result["held_out"])
+    summary = summarise(seeds, lines)
+    write_whole(Path(output) / "seeds.json", json.dumps(summary, indent=2) + "\n")
+    for name, figures in summary["figures"].items():
+        print(f"{name}: {figures['mean']:.4f} ± {figures['deviation']:.4f}, "
+              f"best {figures['best']:.4f} of {len(seeds)}", flush=True)
+    return summary
+
+
+def summarise(seeds, lines):
+    """The figures of ``run_seeds`` from the evaluations of its runs."""
+    figures = {}
+    for name in lines[0]:
+        values = [line[name] for line in lines]
+        if name in ("step", "samples") or not all(isinstance(v, (int, float)) for v in values):
+            continue
+        best = min if name.endswith("loss") else max
+        figures[name] = {"mean": statistics.fmean(values), "best": best(values), "values": values,
+                         "deviation": statistics.stdev(values) if len(values) > 1 else 0.0}
+    return {"seeds": seeds, "figures": figures}
