@@ -32,23 +32,21 @@ def _with_own_store(make_group):
     one store of the run a group would read the addresses that the group before it left there,
     and fail with "connection refused".
     """
+    from paddle.base import core
+
     def make(backend, store, rank, size, name, *arguments, **options):
         if rank == 0:
             host = os.environ["PADDLE_CURRENT_ENDPOINT"].rpartition(":")[0]
-            store.set(f"{name}/store", f"{host}:{_free_port()}")
-        address = store.get(f"{name}/store").decode()
-        return make_group(backend, _open_store(address, rank, size), rank, size, name, *arguments,
-                          **options)
+            port = _free_port()
+            own = core.TCPStore(host, port, True, 1)
+            store.set(f"{name}/store", f"{host}:{port}")
+        else:
+            host, _, port = store.get(f"{name}/store").decode().rpartition(":")
+            own = core.TCPStore(host, int(port), False, 1)
+        return make_group(backend, own, rank, size, name, *arguments, **options)
 
     make.is_ours = True
     return make
-
-
-def _open_store(address, rank, size):
-    from paddle.base import core
-
-    host, _, port = address.rpartition(":")
-    return core.TCPStore(host, int(port), rank == 0, size)
 
 
 def _free_port():

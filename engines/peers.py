@@ -14,7 +14,7 @@ import time
 
 import paddle.distributed as dist
 
-from configs.command_line import EXIT_STOPPED
+from configs.command_line import EXIT_BAD_INPUT, EXIT_STOPPED
 
 EXIT_PEER_DIED = 1
 _SECONDS_FOR_THE_LAUNCHER = 6
@@ -66,8 +66,8 @@ class Peers:
 
     def _end(self, other, pid):
         status = _exit_status(pid)
-        if status in (None, 0, EXIT_STOPPED << 8):
-            time.sleep(0.5)  # it may have left well, and this process be about to
+        if status in (None, 0, EXIT_BAD_INPUT << 8, EXIT_STOPPED << 8):
+            time.sleep(1)  # what made it leave may be about to end this process just so
             if self.is_leaving:
                 return
         self.verdict.set()

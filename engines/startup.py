@@ -50,6 +50,8 @@ def prepare(threads=None):
     # With views, Paddle copies each transposed tensor by a kernel several times slower than
     # its transpose; attention takes twice as long.
     os.environ.setdefault("FLAGS_use_stride_kernel", "0")
+    # Fleet's processes would note each of their connections.
+    os.environ.setdefault("GLOG_minloglevel", "1")
     _keep_freed_memory()
     _prepared = threads
     print(f"cpu: {threads} threads, MKL path {path}, paddle {_find_installed('paddlepaddle')[1]}",
