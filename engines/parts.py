@@ -59,7 +59,7 @@ def dropout_seed(*numbers):
 
 def _recompute(part, stream, seed):
     """Keep a part's input alone, and compute the rest again in the backward pass."""
-    from paddle.distributed.fleet import recompute
+    from paddle.distributed.fleet.utils import recompute
 
     def run(hidden, membership):
         paddle.seed(seed)
