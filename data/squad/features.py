@@ -7,6 +7,7 @@ a window is a place in them.
 
 import hashlib
 import os
+import threading
 import unicodedata
 import zipfile
 from concurrent.futures import ProcessPoolExecutor
@@ -302,11 +303,11 @@ def _read(path):
 
 
 def _keep(path, features):
-    """Write features under a name of this process, then let them appear whole.
+    """Write features under a name of one's own, then let them appear whole.
 
     Several processes may do so at once: all have the same bytes to write.
     """
-    partial = path.with_name(f"{path.name}.partial{os.getpid()}")
+    partial = path.with_name(f"{path.name}.partial{os.getpid()}_{threading.get_ident()}")
     with suppress(OSError):  # a read-only or full disk keeps nothing
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(partial, "wb") as stream:

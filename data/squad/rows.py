@@ -169,6 +169,28 @@ class SquadData:
         return self._order
 
 
+def window_logits(data, compute, rows_at_once):
+    """Start and end logits of all windows of evaluation data.
+
+    Args:
+        data: ``SquadData``, not for training.
+        compute: takes a Batch, returns dict with ``start_logits`` and ``end_logits``,
+            ``[rows, slots]``.
+        rows_at_once: rows of a batch.
+
+    Returns:
+        two float32 arrays ``[windows, max_sequence_length]`` as ``find_answers`` takes them.
+    """
+    shape = len(data.features.lengths), data.options.max_sequence_length
+    start_logits, end_logits = (np.full(shape, np.nan, np.float32) for _ in range(2))
+    for consumed in range(0, len(data), rows_at_once):
+        batch, windows = (read(consumed, rows_at_once) for read in (data.batch, data.windows_of))
+        logits = compute(batch)
+        gather_logits(logits["start_logits"], windows, batch, start_logits)
+        gather_logits(logits["end_logits"], windows, batch, end_logits)
+    return start_logits, end_logits
+
+
 def gather_logits(logits, windows, batch, out):
     """Put logits of rows back to their windows, in the order of the text.
 

@@ -3,6 +3,7 @@
 import os
 import re
 import unicodedata
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -205,6 +206,16 @@ def test_a_broken_cache_is_made_anew_and_one_that_cannot_be_written_does_without
         assert path.read_bytes() == whole and len(list(tmp_path.iterdir())) == 1
     nowhere = replace(options, cache=str(path / "below a file"))
     assert same(open_features(questions, ENGLISH, True, nowhere), first)
+
+
+def test_several_may_write_the_cache_at_once(tmp_path):
+    options = SquadOptions(cache=str(tmp_path))
+    questions = read_questions(FIXTURES / "squad_v2.0.json")
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: open_features(questions, ENGLISH, True, options),
+                              range(8)))
+    assert all(same(found[0], other) for other in found[1:])
+    assert [path.suffix for path in tmp_path.iterdir()] == [".npz"]
 
 
 @pytest.mark.parametrize("changes, problem", [

@@ -11,7 +11,7 @@ from data.batch import join_batches
 from data.squad.features import UNKNOWN, make_features
 from data.squad.options import SquadOptions
 from data.squad.questions import Answer, Question, QuestionFile, read_questions
-from data.squad.rows import SquadData, gather_logits
+from data.squad.rows import SquadData, gather_logits, window_logits
 from data.tokenizer import WordPieceTokenizer
 
 FIXTURES = Path("tests/fixtures/squad")
@@ -166,3 +166,22 @@ def test_logits_go_back_to_their_windows(features, tokenizer, is_training):
     for window, length in enumerate(features.lengths):
         assert out[window, :length].tolist() == whole(features, tokenizer, window)[0]
         assert np.isnan(out[window, length:]).all()
+
+
+@pytest.mark.parametrize("fixed_length", [True, False])
+def test_logits_of_all_windows(features, tokenizer, fixed_length):
+    """A number of windows that no batch size divides: none is left out."""
+    data = SquadData(features, tokenizer, OPTIONS, is_training=False, fixed_length=fixed_length)
+    shapes = []
+
+    def compute(batch):
+        shapes.append(batch.input_ids.shape)
+        return {"start_logits": batch.input_ids, "end_logits": batch.position_ids}
+
+    start, end = window_logits(data, compute, 10)
+    assert len(data) % 10 and sum(rows for rows, _ in shapes) == (
+        -(-len(data) // 10) * 10 if fixed_length else len(data))
+    assert (len(set(shapes)) == 1) == fixed_length
+    for window, length in enumerate(features.lengths):
+        assert start[window, :length].tolist() == whole(features, tokenizer, window)[0]
+        assert end[window, :length].tolist() == list(range(length))
