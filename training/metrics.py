@@ -199,4 +199,6 @@ def show_seconds(seconds):
 def _short(value):
     if value is None:
         return "not finite"  # JSON has no word for it
-    return f"{value:.3g}" if isinstance(value, float) else value
+    if not isinstance(value, float):
+        return value
+    return f"{value:.2f}" if 1 <= abs(value) < 1000 else f"{value:.3g}"

@@ -1,5 +1,7 @@
 """Lines of metrics: what people see of them, and the time that is left."""
 
+import io
+
 import pytest
 
 from training.metrics import JsonLines, Progress, show_count, show_metrics, show_seconds
@@ -19,10 +21,11 @@ def test_a_line_of_pretraining():
 def test_lines_of_other_tasks():
     held_out = {"step": 3, "loss": 7.5, "mlm_loss": 7.5, "mlm_accuracy": 0.125,
                 "word_frequency_loss": 7.25}
-    assert show_metrics(held_out) == ["loss 7.5 (mlm 7.5 acc 0.125)", "word frequency loss 7.25"]
+    assert show_metrics(held_out) == ["loss 7.50 (mlm 7.50 acc 0.125)", "word frequency loss 7.25"]
     squad = {"step": 3, "exact_match": 81.234, "f1": 88.5, "skipped_steps": 0, "best": True,
              "bad_rows": 2}
-    assert show_metrics(squad) == ["exact match 81.2", "f1 88.5", "best True", "bad rows 2"]
+    assert show_metrics(squad) == ["exact match 81.23", "f1 88.50", "best True",
+                                   "bad rows 2"]
     assert show_metrics({"step": 3, "loss": 0.25, "accuracy": 0.875}) == ["loss 0.25 acc 0.875"]
     assert show_metrics({"step": 3, "loss": None}) == ["loss not finite"]
     assert show_metrics({"step": 3}) == []
@@ -90,7 +93,23 @@ def test_a_line_ends_with_the_time_left(capsys):
     run_steps(progress, clock, 60, 1.0)
     progress.say("held out", {"step": 120, "loss": 7.25})
     assert capsys.readouterr().out.splitlines() == [
-        "step 60/120  loss 7.5  left 1 min", "held out 120/120  loss 7.25"]
+        "step 60/120  loss 7.50  left 1 min", "held out 120/120  loss 7.25"]
+
+
+def test_a_terminal_gets_a_bar(monkeypatch, capsys):
+    clock, terminal = Clock(), io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr("sys.stderr", terminal)
+    progress = Progress(120, 0, clock=clock)
+    for _ in range(60):
+        clock.now += 2.0
+        progress.bar.last_print_t = 0  # have every step drawn
+        progress.advance()
+    progress.say("step", {"step": 60, "loss": 7.5})
+    progress.close()
+    last = terminal.getvalue().split("\r")[-1]
+    assert "60/120" in last and "left 2 min" in last
+    assert capsys.readouterr().out.strip() == "step 60/120  loss 7.50  left 2 min"
 
 
 def test_a_process_that_prints_nothing(capsys):
