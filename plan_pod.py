@@ -7,6 +7,7 @@ from pathlib import Path
 
 from configs.command_line import build_parser, run
 from configs.errors import InputError
+from configs.files import write_whole
 from configs.load import load_config
 from engines.planner.hardware import IPUS
 from engines.planner.plan import check_for_ipus, make_plan
@@ -41,10 +42,14 @@ def main(argv=None):
 
 
 def check(arguments, config):
-    """Refuse a picture of an unknown kind, and packing that the recipe does not do."""
-    if arguments.draw and Path(arguments.draw).suffix.lower() not in PICTURES:
-        raise InputError(f"--draw {arguments.draw}", "is no kind of picture that is drawn here",
-                         f"end it in {', '.join(PICTURES[:-1])} or {PICTURES[-1]}")
+    """Refuse a picture of an unknown kind or in no folder, and packing that is not done."""
+    if arguments.draw:
+        picture = Path(arguments.draw)
+        if picture.suffix.lower() not in PICTURES:
+            raise InputError(f"--draw {picture}", "is no kind of picture that is drawn here",
+                             f"end it in {', '.join(PICTURES[:-1])} or {PICTURES[-1]}")
+        if not picture.absolute().parent.is_dir():
+            raise InputError(f"--draw {picture}", "its folder is not there", "make it first")
     most = config.data.sequences_per_row
     mean = arguments.sequences_per_row
     if mean is not None and not 1 <= mean <= most:
@@ -54,11 +59,10 @@ def check(arguments, config):
 
 def write(arguments, plan, pods, facts):
     """Write the picture to ``--draw``, and plan.json and plan.png into ``--output``."""
-    pictures = [Path(arguments.draw)] if arguments.draw else []
+    pictures = [arguments.draw] if arguments.draw else []
     if arguments.output:
-        folder = Path(arguments.output)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "plan.json").write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
+        folder = make_folder(arguments.output)
+        write_whole(folder / "plan.json", json.dumps(facts, indent=2) + "\n")
         pictures.append(folder / "plan.png")
     if pictures:
         # Its import is slow.
@@ -66,6 +70,17 @@ def write(arguments, plan, pods, facts):
 
         for picture in pictures:
             draw(plan, pods, picture)
+
+
+def make_folder(path):
+    """The folder ``--output``, made if need be."""
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--output {path}", f"cannot be made ({error.strerror})",
+                         "choose another folder") from None
+    return folder
 
 
 if __name__ == "__main__":

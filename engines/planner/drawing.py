@@ -1,5 +1,9 @@
 """A plan as a picture: the pipeline over time, memory bars, and the speed of other pods."""
 
+import io
+from pathlib import Path
+
+from configs.files import write_whole
 from engines.planner.hardware import MIB
 from engines.planner.memory import KINDS, recomputes
 
@@ -14,6 +18,9 @@ def draw(plan, pods, path):
         plan: the ``Plan``.
         pods: from ``search.scale``.
         path: file to write; its ending says which kind of picture.
+
+    Raises:
+        InputError: it cannot be written.
     """
     # Slow to import.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -28,7 +35,9 @@ def draw(plan, pods, path):
     _draw_pipeline(axes["pipeline"], plan)
     _draw_memory(axes["memory"], plan)
     _draw_pods(axes["pods"], plan, pods)
-    figure.savefig(path, dpi=110)
+    picture = io.BytesIO()
+    figure.savefig(picture, format=Path(path).suffix[1:].lower(), dpi=110)
+    write_whole(path, picture.getvalue())
 
 
 def blocks(plan, micro_batches):

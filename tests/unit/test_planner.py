@@ -296,6 +296,8 @@ def test_the_command_prints_writes_and_draws(tmp_path, capsys):
 @pytest.mark.parametrize("arguments, told", [
     (["--draw", "plan.gif"], "--draw plan.gif"),
     (["--sequences-per-row", "2"], "data.sequences_per_row 1"),
+    (["--draw", "no/such/folder/plan.svg"], "no/such/folder/plan.svg"),
+    (["--output", POD16], f"--output {POD16}"),
     (["--hardware", "mk3"], "--hardware"),
     (["--set", "run.micro_batch_size=16384"], "run.pipeline"),
     (["--set", "run.replicas=8"], "run.ipus is 16")])
