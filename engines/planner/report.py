@@ -1,5 +1,7 @@
 """A plan for a terminal, and for machines."""
 
+import json
+
 from engines.planner.hardware import MIB
 from engines.planner.memory import KINDS, stash_per_ipu
 from engines.planner.timing import FITTED
@@ -28,7 +30,7 @@ def as_dict(plan, changes, pods):
         "hours": plan.hours, "peak_share": plan.peak_share,
         "advice": [{"run": change.keys, "fits": change.plan.fits,
                     "sequences_per_second": change.plan.sequences_per_second,
-                    "hours": change.plan.hours, "used": max(change.plan.used) / MIB}
+                    "hours": change.plan.hours, "fullest_ipu": max(change.plan.used) / MIB}
                    for change in changes],
         "scaling": [{"pod": name, "ipus": ipus, **_point(point)} for name, ipus, point in pods],
         "constants": FITTED._asdict()}
@@ -121,8 +123,8 @@ def _times(plan, facts):
              f"{facts['peak_share']:.0%} of the peak FLOP/s"]
     if plan.config.data.sequences_per_row > 1:
         lines.append(f"  at {plan.sequences_per_row:.2f} sequences a row")
-    shares = [f"{name} {share:.1%}" for name, share in facts["time_shares"].items()
-              if share >= 0.0005]
+    shares = [f"{name.replace('_', ' ')} {share:.1%}"
+              for name, share in facts["time_shares"].items() if share >= 0.0005]
     return [*lines, f"balance {facts['balance']:.0%} (mean load of the IPUs over the highest), "
             f"bubble {facts['bubble_share']:.1%} of the pipeline's time",
             f"time goes into: {', '.join(shares)}"]
@@ -142,7 +144,7 @@ def _advice(plan, changes):
             if key == "pipeline":
                 lines += ["    pipeline:", *(f'      - "{stage}"' for stage in value)]
             else:
-                lines.append(f"    {key}: {str(value).lower()}")
+                lines.append(f"    {key}: {json.dumps(value)}")
     return lines
 
 

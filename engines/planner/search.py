@@ -199,7 +199,6 @@ def _micro_batches(config, stages):
 
 
 def _difference(before, after):
-    """Keys of ``run`` that changed, but for those that the others imply."""
+    """Keys of ``run`` that changed, with their new values."""
     return {field.name: getattr(after, field.name) for field in dataclasses.fields(after)
-            if getattr(after, field.name) != getattr(before, field.name)
-            and field.name != "accumulation_steps"}
+            if getattr(after, field.name) != getattr(before, field.name)}

@@ -69,7 +69,8 @@ class Timing(NamedTuple):
         fixed = sum(self.fixed_loads) / len(self.loads)
         full = self.accumulation * self.cycle
         seconds = {
-            "products": self.accumulation * (mean - fixed), "steps": self.accumulation * fixed,
+            "products": self.accumulation * (mean - fixed),
+            "program_steps": self.accumulation * fixed,
             "imbalance": self.accumulation * (max(self.loads) - mean),
             "exchange": self.accumulation * self.exchange, "bubble": self.pipeline - full,
             "reduction": self.reduction, "state": self.state_traffic, "host": self.host}
@@ -78,7 +79,7 @@ class Timing(NamedTuple):
 
 SPENT = {
     "products": "matrix products, which faster IPUs or more of them spread",
-    "steps": "fixed costs of the program's steps, which larger micro batches spread",
+    "program_steps": "fixed costs of the program's steps, which larger micro batches spread",
     "imbalance": "waiting for the busiest IPU, which a better split shortens",
     "exchange": "activations and gradients between IPUs",
     "bubble": "filling and draining the pipeline, which more accumulation spreads",

@@ -257,6 +257,11 @@ def test_advice_fills_the_pipeline():
     assert same_split.config.run.micro_batch_size == 4 and same_split.timing.accumulation == 16
 
 
+def test_advice_frees_a_stated_accumulation():
+    plan = plan_of("run.micro_batch_size=8", "run.accumulation_steps=2048")
+    assert search(plan)[0].keys == {"micro_batch_size": 32, "accumulation_steps": None}
+
+
 def test_advice_that_was_taken_is_not_followed_by_more(pod16):
     assert search(search(pod16)[-1].plan) == []
 
