@@ -20,5 +20,6 @@ if [ "$processes" = 1 ]; then
 else
     choose_config cpu4
     use_launcher
-    launch env CUDA_VISIBLE_DEVICES= python "${command[@]}"
+    # Where the variable is set, even empty, the launcher looks for GPUs.
+    launch env -u CUDA_VISIBLE_DEVICES python "${command[@]}"
 fi

@@ -1,9 +1,11 @@
 """The launchers of scripts/: what they would run, for every recipe of every machine."""
 
+import json
 import os
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -65,7 +67,7 @@ def test_every_shipped_file_has_a_launcher_that_starts_what_it_needs(recipe, kin
     elif kind == "pod" or not size:
         assert launcher == ["python"]
     else:
-        cpu = ["env", "CUDA_VISIBLE_DEVICES="] if kind == "cpu" else []
+        cpu = ["env", "-u", "CUDA_VISIBLE_DEVICES"] if kind == "cpu" else []
         assert launcher == [*cpu, "python", "-m", "paddle.distributed.launch", "--nproc_per_node",
                             size, "--log_dir", f"runs/{recipe}_log"]
         assert replicas * devices == int(size)
@@ -150,3 +152,35 @@ def test_help_is_the_head_of_the_file(folder):
     lines = [line[2:] for line in head.splitlines()[1:] if line.startswith("#")]
     assert result.stdout.splitlines() == lines
     assert start(folder).returncode == 2
+
+
+# The POD16 recipe made small: recomputation and the sharded optimizer stay as the pod has them.
+SMALL = [
+    "run.device=cpu", "run.precision=fp32", "run.micro_batch_size=2", "run.replicas=2",
+    "run.pipeline=[embeddings -1 on 0, -1 on 1, pooler heads on 0]", "run.peak_flops=1e11",
+    "model.hidden_size=32", "model.num_hidden_layers=4", "model.num_attention_heads=2",
+    "model.intermediate_size=64", "data.sequence_length=48", "data.max_predictions=7",
+    "train.steps=2", "train.warmup_steps=0", "train.global_batch_size=16", "train.log_every=1",
+    "train.evaluation_rows=8"]
+
+
+def losses(processes, folder, prepared):
+    """Losses of the small POD16 recipe on so many CPU processes."""
+    overrides = [word for value in [*SMALL, f"data.directory={prepared}"]
+                 for word in ("--set", value)]
+    words = printed("cpu", "configs/pretrain/bert_base_128_pod16.yaml", "--processes",
+                    str(processes), *overrides, RUNS=str(folder))
+    words[words.index("python")] = sys.executable
+    result = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stdout + result.stderr
+    lines = (folder / "bert_base_128_pod16/metrics.jsonl").read_text().splitlines()
+    return result.stdout, [json.loads(line)["loss"] for line in lines]
+
+
+def test_the_pod16_recipe_trains_on_four_cpu_processes_by_overrides_alone(prepared, tmp_path):
+    _, alone = losses(1, tmp_path / "1", prepared)
+    output, together = losses(4, tmp_path / "4", prepared)
+    assert together == pytest.approx(alone, rel=1e-5) and len(alone) == 2
+    assert "engine: fleet, 4 cpu processes over gloo" in output
+    assert re.search(r"pipeline: 3 stages x 2 replicas, 4 devices of 16;", output)
+    assert "2       0  pooler, heads" in output and "stage 2 returns to device 0" in output
