@@ -22,7 +22,7 @@ def main(argv=None):
     config = load_config(arguments.config, arguments.overrides, placement.resolve,
                          task="pretrain")
     output = Path(arguments.output or Path("runs") / Path(arguments.config).stem)
-    startup.prepare(config.run.threads)
+    startup.prepare(config.run.threads, config.run.on_ipus)
     return pretrain(config, output, arguments.resume, arguments.dry_run)
 
 

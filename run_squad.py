@@ -26,7 +26,7 @@ def main(argv=None):
     arguments = parser.parse_args(argv)
     config = load_config(arguments.config, arguments.overrides, placement.resolve, task="squad")
     output = Path(arguments.output or Path("runs") / Path(arguments.config).stem)
-    startup.prepare(config.run.threads)
+    startup.prepare(config.run.threads, config.run.on_ipus)
 
     from training.seeds import read_seeds, run_seeds
 

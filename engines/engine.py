@@ -46,7 +46,7 @@ class Engine(ABC):
 
         Returns:
             dict of floats: the sums of the heads' ``loss``, and ``gradient_norm``, which is
-            not finite if the update was skipped.
+            not finite if the update was skipped; IPUs do not tell it.
         """
 
     @abstractmethod

@@ -6,6 +6,7 @@ Every entry point calls ``prepare`` once, before anything that imports Paddle.
 import ctypes
 import os
 import sys
+import zlib
 from importlib import metadata
 from pathlib import Path
 
@@ -17,6 +18,10 @@ REQUIREMENTS = Path(__file__).resolve().parent.parent / "requirements.txt"
 LOCK = "requirements.lock"
 # Paddle's builds by the names of their packages; the last is another version (2.3 to 2.4).
 PADDLE_BUILDS = ("paddlepaddle", "paddlepaddle-gpu", "paddlepaddle-ipu")
+# What an IPU machine has in other versions, or not at all.
+IPU_PACKAGES = ("paddlepaddle", "paddlenlp")
+
+_NEW_MODE = "FLAGS_enable_pir_api"
 
 # glibc's mallopt parameters (malloc.h).
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
@@ -24,12 +29,14 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 _prepared = None
 
 
-def prepare(threads=None):
+def prepare(threads=None, on_ipus=False):
     """Set this process up for Paddle on a CPU and print one line about it.
 
     Args:
         threads: CPU threads; None takes every core that the process may run on, or its share
             where several were launched together, unless OMP_NUM_THREADS is set already.
+        on_ipus: whether IPUs, real or emulated, compute: their backend reads legacy Programs
+            only, and comes with another version of Paddle.
 
     Raises:
         InputError: a package of another version than requirements.txt allows, or another
@@ -40,10 +47,17 @@ def prepare(threads=None):
         if threads not in (None, _prepared):
             raise InputError("run.threads", f"{threads} asked for, but Paddle already runs with "
                              f"{_prepared}", "start a new process")
+        if on_ipus and os.environ.get(_NEW_MODE) != "0":
+            raise InputError("run.device", "IPUs need Paddle in its legacy mode, but it already "
+                             "runs in its new one", "start a new process")
         return
     if "paddle" in sys.modules:
         raise RuntimeError("engines.startup.prepare() must come before the import of paddle")
-    _check_versions()
+    _check_versions(but=IPU_PACKAGES if on_ipus else ())
+    if on_ipus:
+        os.environ[_NEW_MODE] = "0"
+        # Paddle 2.6 carries a zlib of its own, which crashes Python's unless that came first.
+        zlib.compress(b"")
     threads = threads or int(os.environ.get("OMP_NUM_THREADS", 0)) or _share_of_cores()
     os.environ["OMP_NUM_THREADS"] = str(threads)
     path = _choose_mkl_path()
@@ -64,10 +78,10 @@ def _share_of_cores():
     return max(1, len(os.sched_getaffinity(0)) // int(processes))
 
 
-def _check_versions():
+def _check_versions(but=()):
     for line in REQUIREMENTS.read_text("utf-8").splitlines():
         line = line.partition("#")[0].strip()
-        if line:
+        if line and Requirement(line).name not in but:
             _check_version(Requirement(line))
 
 

@@ -109,7 +109,7 @@ class Trainer:
         return {**sums, "learning_rate": rate}
 
     def _count_skipped(self, sums):
-        if math.isfinite(sums["gradient_norm"]):
+        if math.isfinite(sums.get("gradient_norm", sums["loss"])):
             self.skipped_in_a_row = 0
             return
         self.skipped_steps += 1

@@ -6,6 +6,7 @@ import numpy as np
 import paddle
 
 from configs.errors import InputError
+from models.parameters import is_decayed
 
 
 def build_optimizer(train, network):
@@ -17,11 +18,6 @@ def build_optimizer(train, network):
     """
     kinds = {"adamw": AdamW, "lamb": Lamb}
     return kinds[train.optimizer](train, dict(network.named_parameters()))
-
-
-def is_decayed(name, decay_all_parameters):
-    """Whether weight decay pulls at a parameter: not at biases and layer norms (BERT)."""
-    return decay_all_parameters or not (name.endswith("bias") or "norm." in name)
 
 
 def gradient_norm(parameters):
