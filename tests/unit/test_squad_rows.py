@@ -151,7 +151,7 @@ def test_windows_that_fill_a_row_to_its_last_slot(tokenizer):
     data = SquadData(features, tokenizer, options)
     assert len(data) == 2
     assert check_rows(features, tokenizer, data.windows_of(0, 2), data.batch(0, 2)) == 3
-    with pytest.raises(ValueError, match="windows of 19 tokens in a row of 13"):
+    with pytest.raises(ValueError, match="sequences of 19 tokens in a row of 13"):
         data.make_rows(np.array([[0, 1]]))
 
 
