@@ -37,7 +37,7 @@ def pretrain(config, output, resume=False, dry_run=False):
     data = PrefetchedData(config, "train", workers) if workers else open_pretraining_data(config)
     config = config.with_steps(len(data))
     if dry_run:
-        return describe_run(config, data)
+        return describe_run(config, data, output)
     evaluation = read_evaluation(config)
 
     def evaluate(engine):

@@ -32,7 +32,7 @@ def main(argv=None):
 
     seeds = read_seeds(arguments.seeds)
     if arguments.dry_run:
-        return describe(config)
+        return describe(config, output)
     if not config.data.train_file:
         return evaluate_weights(config, output)
     if seeds:
@@ -103,7 +103,7 @@ def open_questions(config, path):
     return questions, features, tokenizer
 
 
-def describe(config):
+def describe(config, output):
     """Print and return what a run would cost."""
     from training.run import describe_run
 
@@ -112,7 +112,7 @@ def describe(config):
     if not config.data.train_file:
         return describe_run(config)
     data = open_training(config)
-    return describe_run(config.with_steps(len(data)), data)
+    return describe_run(config.with_steps(len(data)), data, output)
 
 
 if __name__ == "__main__":

@@ -84,6 +84,21 @@ class Engine(ABC):
     def peak_flops(self):
         """FLOP/s that the machine reaches at best."""
 
+    def check(self, batch, output):
+        """Hold what would be computed against the rules of the device, without the device.
+
+        Args:
+            batch: rows of one micro batch.
+            output: folder to write into what would be computed.
+
+        Returns:
+            Lines for a reader; none where every computation is allowed.
+
+        Raises:
+            InputError: the device would refuse it.
+        """
+        return []
+
     @abstractmethod
     def describe(self):
         """Lines for a reader: where each block sits and how a global batch is split."""

@@ -3,8 +3,12 @@
 import os
 
 
-def open_engine(config):
+def open_engine(config, is_dry=False):
     """An engine, not yet built.
+
+    Args:
+        config: the resolved ``Config``.
+        is_dry: whether only to describe a run, for which IPUs need not be there.
 
     Several processes, as ``python -m paddle.distributed.launch`` starts them, are Fleet's; one
     process is the local engine, which computes the stages and replicas of a recipe in turn.
@@ -15,7 +19,7 @@ def open_engine(config):
     if config.run.on_ipus:
         from engines.ipu.engine import IpuEngine
 
-        return IpuEngine(config)
+        return IpuEngine(config, is_dry)
     if processes() > 1:
         from engines.fleet import FleetEngine
 

@@ -68,17 +68,20 @@ def open_network(config, checkpoint=None):
     return network
 
 
-def describe_run(config, data=None):
+def describe_run(config, data=None, output=None):
     """Build a recipe's network on its engine, print and return what a run would cost.
 
     Args:
         config: the resolved ``Config``.
         data: the training rows, of which one micro batch is made; None where nothing is trained.
+        output: folder for what the engine has to show of it; None shows nothing.
     """
-    network = open_network(config)
-    with open_engine(config) as engine:
+    network, lines = open_network(config), []
+    with open_engine(config, is_dry=True) as engine:
         engine.build(network, lambda network: build_optimizer(config.train, network))
         print("\n".join(engine.describe()), flush=True)
+        if data is not None and output is not None:
+            lines = engine.check(data.batch(0, config.run.micro_batch_size), output)
     parameters = count_parameters(network)
     description = {
         "parameters": parameters,
@@ -97,6 +100,8 @@ def describe_run(config, data=None):
         print(f"  {name}: {own:,} parameters")
     for key, value in description.items():
         print(f"{key}: {value}")
+    for line in lines:
+        print(line)
     report = getattr(data, "packing_report", None)
     print("\n".join(report.lines()) if report else "packing: none, a sequence a row")
     return description

@@ -1,5 +1,6 @@
 """IPUs, real or emulated, behind the engine interface."""
 
+from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
@@ -10,9 +11,11 @@ from configs.errors import InputError
 from data.batch import Batch
 from engines import placement as placements
 from engines.engine import Engine
-from engines.ipu.backend import open_backend
+from engines.ipu.backend import check_hardware, open_backend
 from engines.ipu.contract import check_config, check_program
-from engines.ipu.half import HALF, core
+from engines.ipu.drawing import draw_stages
+from engines.ipu.half import HALF, core, is_forward
+from engines.ipu.listing import listing
 from engines.ipu.options import (DEFAULTS, apply_options, inference_options, training_options)
 from engines.ipu.program import LABELS, BuiltProgram, build_program, legacy_static_mode
 from engines.local import measure_peak_flops
@@ -44,8 +47,15 @@ class IpuEngine(Engine):
     ``run.engine_cache`` makes that short.
     """
 
-    def __init__(self, config):
+    def __init__(self, config, is_dry=False):
+        """
+        Raises:
+            InputError: the recipe asks for what IPUs lack, or there are none and ``is_dry`` is
+                false.
+        """
         check_config(config)
+        if not is_dry and config.run.device == "ipu":
+            check_hardware()
         self.config, self.updates, self.moments = config, 0, {}
         self._ahead, self._results = [], []
         self._compiled = None
@@ -138,15 +148,20 @@ class IpuEngine(Engine):
                 f"accumulation {config.accumulation_steps} x replicas {run.replicas}; "
                 f"{run.batches_per_step} updates a call"]
 
-    def build_training(self, batch):
-        """The training Program for the micro batches of a batch, and its options, checked.
+    def check(self, batch, output):
+        """Hold the training Program and its options against the contract, and write them as
+        ``program.txt`` and as ``stages.png``."""
+        built, options = self._build("training", batch)
+        output = Path(output)
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "program.txt").write_text(listing(built, options), "utf-8")
+        draw_stages(built, self.placement, output / "stages.png")
+        count = sum(map(is_forward, built.main.global_block().ops))
+        return [f"contract: {count} operators, {len(options)} options and the update are such as "
+                "Paddle's IPU backend takes",
+                f"program: {output / 'program.txt'}, {output / 'stages.png'}"]
 
-        Raises:
-            InputError: the backend would refuse it.
-        """
-        return self._build("training", batch, None)
-
-    def _build(self, kind, batch, batches):
+    def _build(self, kind, batch, batches=None):
         train = self.config.train if kind == "training" else None
         self.network.train() if train else self.network.eval()
         example = batch.rows(0, self.config.run.micro_batch_size)
