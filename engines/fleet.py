@@ -11,6 +11,7 @@ import paddle
 import paddle.distributed as dist
 from paddle import nn
 from paddle.distributed import fleet
+from paddle.distributed.fleet.base import topology
 from paddle.distributed.fleet.meta_parallel import PipelineLayer, SharedLayerDesc
 
 from configs.errors import Stopped
@@ -270,19 +271,21 @@ class FleetEngine(LocalEngine):
                                    "pp_degree": self.layout.places, "pp_configs": options}
         strategy.pipeline_configs = {"accumulate_steps": self.config.accumulation_steps,
                                      "micro_batch_size": self.config.run.micro_batch_size}
+        # Whatever an engine before this one in the same process laid out.
+        topology._HYBRID_PARALLEL_GROUP = None
         fleet.init(is_collective=True, strategy=strategy, log_level="WARNING")
-        self.topology = fleet.get_hybrid_communicate_group()
-        self.place, self.replica = (self.topology.get_stage_id(),
-                                    self.topology.get_data_parallel_rank())
-        self.stage_group = self.topology.get_pipe_parallel_group()
-        self.replica_group = self.topology.get_data_parallel_group()
+        self.groups = fleet.get_hybrid_communicate_group()
+        self.place, self.replica = (self.groups.get_stage_id(),
+                                    self.groups.get_data_parallel_rank())
+        self.stage_group = self.groups.get_pipe_parallel_group()
+        self.replica_group = self.groups.get_data_parallel_group()
         if self.config.run.device == "cpu":
-            gloo.connect_stages(self.topology.topology().get_comm_list("pipe"), self.rank)
+            gloo.connect_stages(self.groups.topology().get_comm_list("pipe"), self.rank)
             self._meet = gloo.Meeting(self.processes).wait
 
     def _build_pipeline(self):
         layers = [self._layer_of(number, part) for number, part in enumerate(self.parts.parts)]
-        self.layers = PipelineLayer(layers, topology=self.topology.topology(), loss_fn=self._loss,
+        self.layers = PipelineLayer(layers, topology=self.groups.topology(), loss_fn=self._loss,
                                  seg_method=self.layout.first_parts())
         return fleet.distributed_model(self.layers)
 
