@@ -94,10 +94,11 @@ def test_a_token_counts_in_the_window_with_most_context():
 def test_equal_texts_are_told_once():
     questions, features = ask("yes no yes")
     start, end = zeros(features)
-    start[0, [4, 6]] = end[0, [4, 6]] = 5
+    start[0, [4, 6]] = end[0, [4, 6]] = [4, 5]
     entries = find_answers(questions, features, start, end,
                            replace(OPTIONS, max_answer_length=1)).nbest["q0"]
     assert [entry["text"] for entry in entries] == ["yes", "no"]
+    assert (entries[0]["start"], entries[0]["start_logit"]) == (7, 5)  # the better of the two
 
 
 def test_null_odds_and_their_threshold():

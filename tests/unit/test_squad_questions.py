@@ -114,7 +114,7 @@ def test_a_contradicting_version_is_refused():
 @pytest.mark.parametrize("text, start, place", [
     ("one", 0, (0, 3)),
     ("one", 8, (8, 11)),  # right, though it stands elsewhere too
-    ("one", 9, (8, 11)), ("one", 3, (0, 3)),  # off by some characters: the nearest
+    ("one", 9, (8, 11)), ("one", 3, (0, 3)), ("one", 6, (8, 11)),  # off: the nearest
     ("one", -1, (0, 3)), ("one", 5000, (8, 11)),
     ("two", -1, (4, 7)),
     (" two ", 3, (4, 7)), ("two\n", 4, (4, 7)),  # white space around belongs to no answer

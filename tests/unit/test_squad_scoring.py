@@ -141,6 +141,13 @@ def test_no_answer_is_right_only_where_there_is_none():
         assert (result["exact_match"], result["f1"]) == (right, right)
 
 
+def test_version_2_takes_a_reference_without_words_for_no_answer():
+    questions = replace(one(), questions=(Question("q", "?", 0, (), True),
+                                          Question("r", "?", 0, (Answer("the", 0),), False)))
+    result = scoring.score(questions, {"q": "", "r": ""})
+    assert (result["exact_match"], result["no_answer"]["questions"]) == (100, 2)
+
+
 def test_questions_whose_answer_is_not_told_are_not_scored():
     questions = replace(one(), questions=(Question("q", "?", 0, (), None),))
     with pytest.raises(InputError, match="question q has no answer and is not marked"):
