@@ -25,8 +25,15 @@ class Job(NamedTuple):
     ``[kind, begin, end]`` for each micro batch, kind F(orward) or B(ackward), in seconds"""
 
 
-def launch(processes, jobs, folder, timeout=600):
-    """Run jobs in their order in ``processes`` processes; logs go to ``folder``.
+def launch(processes, jobs, folder, timeout=600, threads=None):
+    """Run jobs in their order in ``processes`` processes.
+
+    Args:
+        processes: how many.
+        jobs: the runs.
+        folder: for logs.
+        timeout: seconds that all of them may take.
+        threads: of each process; None is its share of the cores.
 
     Raises:
         RuntimeError: a run failed; with the end of what the first process printed.
@@ -36,7 +43,8 @@ def launch(processes, jobs, folder, timeout=600):
     (folder / "jobs.json").write_text(json.dumps([job._asdict() for job in jobs]))
     command = ([sys.executable] if processes == 1 else
                launcher(processes, folder / "log")) + [__file__, str(folder / "jobs.json")]
-    done = subprocess.run(command, cwd=ROOT, env=environment(), timeout=timeout, text=True,
+    names = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
+    done = subprocess.run(command, cwd=ROOT, env={**environment(), **names}, timeout=timeout, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode:
         raise RuntimeError(f"exit code {done.returncode}: {done.stdout[-3000:]}")
@@ -52,7 +60,8 @@ def launcher(processes, log):
 def environment():
     """Of a launch on CPUs: where the variable is set, the launcher looks for GPUs."""
     names = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-    return {**names, "PYTHONPATH": str(ROOT)}
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**names, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def run_jobs(path):
