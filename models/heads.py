@@ -129,6 +129,9 @@ def _within_windows(logits, sequence_id, count):
 class SequenceClassificationHead(nn.Layer):
     """A label for each sequence of a row; one label is a regression."""
 
+    label_names = None
+    """What the labels are called, in their order, where that is known"""
+
     def __init__(self, config, num_labels):
         super().__init__()
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
@@ -138,9 +141,32 @@ class SequenceClassificationHead(nn.Layer):
         """``logits`` ``[batch, k, num_labels]``."""
         return {"logits": self.classifier(self.dropout(stream["pooled"]))}
 
+    def loss(self, logits, labels):
+        """Weighted sums of the micro batch, as in Hugging Face's ``BertForSequenceClassification``.
+
+        Args:
+            logits: what ``forward`` returned.
+            labels: dict of ``labels`` ``[batch, k]``, ints, or floats in a regression, and
+                ``label_weights`` ``[batch, k]``, which sum to 1 over the global batch and are 0
+                where there is no sequence.
+
+        Returns:
+            dict of scalars: ``loss`` to minimise, the mean cross entropy, and for the metrics
+            ``accuracy``; of a regression the mean squared error alone.
+        """
+        weights = labels["label_weights"]
+        if self.classifier.weight.shape[1] > 1:
+            loss, accuracy = _weighted(logits["logits"], labels["labels"], weights)
+            return {"loss": loss, "accuracy": accuracy}
+        difference = logits["logits"].squeeze(-1) - labels["labels"]
+        return {"loss": total(difference * difference * weights)}
+
 
 class TokenClassificationHead(nn.Layer):
     """A label for each token."""
+
+    label_names = None
+    """What the labels are called, in their order, where that is known"""
 
     def __init__(self, config, num_labels):
         super().__init__()
@@ -150,6 +176,22 @@ class TokenClassificationHead(nn.Layer):
     def forward(self, stream):
         """``logits`` ``[batch, sequence, num_labels]``."""
         return {"logits": self.classifier(self.dropout(stream["hidden"]))}
+
+    def loss(self, logits, labels):
+        """Weighted sums of the micro batch, as in Hugging Face's ``BertForTokenClassification``.
+
+        Args:
+            logits: what ``forward`` returned.
+            labels: dict of ``labels`` ``[batch, sequence]`` and ``label_weights`` ``[batch,
+                sequence]``, which sum to 1 over the global batch and are 0 where a token has no
+                label: at special tokens, padding and all but the first piece of a word.
+
+        Returns:
+            dict of scalars: ``loss`` to minimise, the mean cross entropy, and for the metrics
+            ``accuracy``.
+        """
+        loss, accuracy = _weighted(logits["logits"], labels["labels"], labels["label_weights"])
+        return {"loss": loss, "accuracy": accuracy}
 
 
 class MultipleChoiceHead(nn.Layer):

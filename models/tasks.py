@@ -13,6 +13,9 @@ def build_for_recipe(config):
     data = config.data
     if data.task == "squad":
         return build_for_question_answering(config.model, data.sequences_per_row)
+    if data.task == "classify":
+        return build_for_classification(config.model, data.objective, data.labels,
+                                        data.sequences_per_row)
     return build_for_pretraining(config.model, data.max_predictions, data.sequences_per_row,
                                  with_pairs=data.pair_objective != "none")
 
@@ -45,16 +48,33 @@ def build_for_question_answering(config, sequences_per_row=1):
     return network
 
 
-def build_for_sequence_classification(config, num_labels):
+def build_for_classification(config, objective, labels, sequences_per_row=1):
+    """The network of an objective.
+
+    Args:
+        config: the ``model`` section.
+        objective: ``classification``, ``regression`` or ``tokens``.
+        labels: their names; none in a regression.
+        sequences_per_row: packed sequences a row.
+    """
+    if objective == "tokens":
+        network = build_for_token_classification(config, len(labels), sequences_per_row)
+    else:
+        network = build_for_sequence_classification(config, len(labels) or 1, sequences_per_row)
+    network.heads.label_names = list(labels) or None
+    return network
+
+
+def build_for_sequence_classification(config, num_labels, sequences_per_row=1):
     """A label (or, with one, a number) for each sequence."""
-    network = build_encoder(config)
+    network = build_encoder(config, sequences_per_row=sequences_per_row)
     network.heads = SequenceClassificationHead(config, num_labels)
     return network
 
 
-def build_for_token_classification(config, num_labels):
+def build_for_token_classification(config, num_labels, sequences_per_row=1):
     """A label for each token."""
-    network = build_encoder(config, with_pooler=False)
+    network = build_encoder(config, sequences_per_row=sequences_per_row, with_pooler=False)
     network.heads = TokenClassificationHead(config, num_labels)
     return network
 

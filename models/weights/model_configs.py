@@ -40,10 +40,24 @@ def to_json(model_config, network):
         if values["use_task_id"]:
             values["task_type_vocab_size"] = model_config.task_type_vocab_size
     if isinstance(network.heads, (SequenceClassificationHead, TokenClassificationHead)):
-        labels = [f"LABEL_{number}" for number in range(network.heads.classifier.weight.shape[1])]
+        count = network.heads.classifier.weight.shape[1]
+        labels = network.heads.label_names or [f"LABEL_{number}" for number in range(count)]
         values["id2label"] = dict(enumerate(labels))
         values["label2id"] = {label: number for number, label in enumerate(labels)}
     return values
+
+
+def label_names(values):
+    """The labels that a config.json names, in their order; None where it names none.
+
+    ``LABEL_0`` and the like, which ``transformers`` writes by default, are no names.
+    """
+    try:
+        by_number = {int(number): str(name) for number, name in values["id2label"].items()}
+        names = [by_number[number] for number in range(len(by_number))]
+    except (KeyError, ValueError, AttributeError):
+        return None
+    return None if not names or re.fullmatch("LABEL_[0-9]+", names[0]) else names
 
 
 def from_json(values, place):
