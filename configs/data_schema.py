@@ -54,6 +54,8 @@ class DataConfig:
         """Whether a sequence has two segments and a pooled vector is learnt from them."""
         return self.pair_objective != "none"
 
+    has_pooler = has_pairs
+
     def check(self):
         check_positive(self, "data", "sequence_length", "max_predictions", "masked_lm_probability",
                   "max_ngram", "sequences_per_row")
@@ -107,6 +109,7 @@ class SquadConfig:
 
     max_predictions = 0
     has_pairs = True
+    has_pooler = False
 
     @property
     def max_sequence_length(self):
@@ -131,3 +134,92 @@ class SquadConfig:
                 "data.document_stride", f"{self.document_stride} tokens, but a window has room "
                 f"for {room} beside the longest question, so some would be in no window",
                 f"write {room} or less")
+
+
+@dataclass(frozen=True)
+class ClassifyConfig:
+    """Classification: a label or a number for a text or a pair, or a label for each word."""
+
+    ENTRY_POINT = "run_classify.py"
+    METRICS = {"classification": ("accuracy", "f1", "macro_f1", "matthews"),
+               "regression": ("spearman", "pearson"),
+               "tokens": ("span_f1", "token_f1", "accuracy")}
+
+    task: Literal["classify"] = option("classify", "What is trained.")
+    train_file: Optional[str] = option(
+        None, "Rows with labels: tsv, csv, JSON lines or CoNLL, .gz allowed; null only evaluates.")
+    evaluation_file: Optional[str] = option(
+        None, "Rows that are scored; null does not evaluate.")
+    objective: Literal["classification", "regression", "tokens"] = option(
+        "classification", "What is told: a label of a row, a number, or a label of each word.")
+    text_column: str = option("text", "Column of the text, or of its words.")
+    pair_column: Optional[str] = option(
+        None, "Column of the second text of a pair; null reads single texts.")
+    label_column: str = option("label", "Column of the label, number, or labels of the words.")
+    labels: List[str] = option(
+        [], "All labels, in the order of their numbers; empty takes those of train_file, sorted.")
+    metric: Optional[Literal["accuracy", "f1", "macro_f1", "matthews", "spearman", "pearson",
+                             "span_f1", "token_f1"]] = option(
+        None, "By what the best checkpoint is chosen; null is accuracy, spearman, or for words "
+              "span_f1 where labels begin with B- and token_f1 elsewhere.")
+    format: Literal["auto", "tsv", "csv", "jsonl", "spaces", "conll"] = option(
+        "auto", "How files are laid out: auto goes by their names; spaces has fields between "
+                "single spaces, the last one to the end of the line; conll a word a line.")
+    quoting: Literal["auto", "quoted", "plain"] = option(
+        "auto", "Whether quotation marks enclose fields of tsv and csv (quoted) or are text "
+                "(plain); auto decides for each file and says so.")
+    columns: List[str] = option(
+        [], "Names of the columns of files that do not begin with a line of names.")
+    sequence_length: int = option(
+        128, "Slots of a row, and the tokens after which a text or pair is cut.")
+    sequences_per_row: int = option(
+        1, "Most texts or pairs that are packed into a training row; 1 does not pack.")
+    cache: str = option("prepared/classify", "Folder where packings are kept.")
+
+    max_predictions = 0
+
+    @property
+    def has_pairs(self):
+        """Whether a sequence has two segments."""
+        return self.pair_column is not None
+
+    @property
+    def has_pooler(self):
+        """Whether something is told of a whole sequence."""
+        return self.objective != "tokens"
+
+    @property
+    def measure(self):
+        """The metric that the best checkpoint has the highest of."""
+        if self.metric:
+            return self.metric
+        if self.objective == "tokens" and not any(name.startswith("B-") for name in self.labels):
+            return "token_f1"
+        return self.METRICS[self.objective][0]
+
+    def check(self):
+        check_positive(self, "data", "sequence_length", "sequences_per_row")
+        self._check_objective()
+        for key, least in (("labels", 2), ("columns", 2)):
+            names = getattr(self, key)
+            if names and (len(names) < least or len(set(names)) < len(names)):
+                raise InputError(f"data.{key}", f"{', '.join(names)}: too few, or one stands twice",
+                                 f"write {least} or more different names")
+        if self.sequence_length < 2 + 2 * self.sequences_per_row:
+            raise InputError("data.sequence_length", f"{self.sequence_length} slots hold no word "
+                             f"beside [CLS] and [SEP] of {self.sequences_per_row} texts",
+                             "write more")
+
+    def _check_objective(self):
+        known = self.METRICS[self.objective]
+        if self.metric not in (None, *known):
+            raise InputError("data.metric", f"{self.metric} is no metric of {self.objective}",
+                             f"write {' or '.join(known)}")
+        if self.metric == "f1" and len(self.labels) > 2:
+            raise InputError("data.metric", f"f1 is of one label against another, here are "
+                             f"{len(self.labels)}", "write macro_f1")
+        if self.objective == "regression" and self.labels:
+            raise InputError("data.labels", "a regression has none", "remove them")
+        if self.objective == "tokens" and self.pair_column:
+            raise InputError("data.pair_column", "words are labelled in single texts",
+                             "write null")

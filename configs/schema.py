@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import List, Literal, Optional, Union
 
-from configs.data_schema import DataConfig, SquadConfig
+from configs.data_schema import ClassifyConfig, DataConfig, SquadConfig
 from configs.errors import InputError
 from configs.fields import REQUIRED, check_not_negative, check_positive, check_share, option
 
@@ -233,6 +233,9 @@ class RunConfig:
              "of it.")
     engine_cache: Optional[str] = option(
         None, "IPU: folder that keeps compiled programs; null compiles at every start.")
+    adam_decays_all: bool = option(
+        False, "IPU: let adamw decay biases and layer norms too where the recipe spares them, "
+               "which IPUs cannot; the one key by which their numbers differ from others'.")
 
     def check(self):
         check_not_negative(self, "run", "data_workers")
@@ -269,7 +272,7 @@ class Config:
     """A whole resolved recipe."""
 
     model: ModelConfig
-    data: Union[DataConfig, SquadConfig]
+    data: Union[DataConfig, SquadConfig, ClassifyConfig]
     train: TrainConfig
     run: RunConfig
 
@@ -326,5 +329,5 @@ class Config:
 
 
 SECTIONS = {"model": ModelConfig, "data": DataConfig, "train": TrainConfig, "run": RunConfig}
-TASKS = {kind.task: kind for kind in (DataConfig, SquadConfig)}
+TASKS = {kind.task: kind for kind in (DataConfig, SquadConfig, ClassifyConfig)}
 """What the section ``data`` is, by its key ``task``"""

@@ -40,7 +40,7 @@ def resolve(config, with_pooler=None, tied=None):
 
     Args:
         config: a whole ``Config``; an empty pipeline is one stage on device 0.
-        with_pooler: whether the network has a pooler; None if it has a pair objective.
+        with_pooler: whether the network has a pooler; None goes by the task.
         tied: whether the heads compute with the word embedding; None if they predict tokens.
 
     Returns:
@@ -49,7 +49,8 @@ def resolve(config, with_pooler=None, tied=None):
     Raises:
         InputError: naming the stage and the mend; its place ``run.pipeline[2]`` is stage 2.
     """
-    names = part_names(config.model, _has_pairs(config) if with_pooler is None else with_pooler)
+    names = part_names(config.model,
+                       config.data.has_pooler if with_pooler is None else with_pooler)
     tied = config.data.max_predictions > 0 if tied is None else tied
     stages = [Stage(0, 0, names)]
     if config.run.pipeline:
@@ -58,10 +59,6 @@ def resolve(config, with_pooler=None, tied=None):
     _check_pod(config.run, placement)
     _check_accumulation(config, placement)
     return placement
-
-
-def _has_pairs(config):
-    return getattr(config.data, "pair_objective", "none") != "none"
 
 
 def _read_stages(texts, names, one_table):
@@ -205,7 +202,7 @@ def stage_costs(config, placement):
 
     The word embedding counts where the embeddings are.
     """
-    parameters = parameters_by_part(config.model, _has_pairs(config),
+    parameters = parameters_by_part(config.model, config.data.has_pooler,
                                     config.data.max_predictions > 0)
     flops = forward_flops_by_part(config.model, config.data.sequence_length,
                                   config.data.max_predictions)

@@ -2,10 +2,10 @@
 
 import dataclasses
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
+from configs.data_schema import SquadConfig
 from configs.errors import InputError
 from configs.load import load_config
 from engines.placement import describe, resolve, stage_costs
@@ -105,8 +105,7 @@ def test_an_empty_pipeline_is_one_stage():
 
 def test_reading_comprehension_has_no_pooler_and_no_head_with_the_embedding():
     config = pod16(["embeddings, layer.0-5 on 0", "layer.6-11, heads on 1"])
-    config = dataclasses.replace(config, data=SimpleNamespace(max_predictions=0,
-                                                              sequence_length=384))
+    config = dataclasses.replace(config, data=SquadConfig(sequence_length=384))
     placement = resolve(config)
     assert table(placement) == [(0, "embeddings, layer.0-5"), (1, "layer.6-11, heads")]
     assert resolve(config, with_pooler=False) == placement

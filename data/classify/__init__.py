@@ -1,0 +1,1 @@
+"""Classification: tables of texts and labels, tokens, rows and metrics."""
