@@ -14,6 +14,8 @@ from configs.files import write_whole
 # What a line tells of the machine; all else is the same in every run of a recipe.
 COST_KEYS = ("sequences_per_second", "tokens_per_second", "mfu", "data_seconds", "step_seconds")
 
+_NOTICED = 0.1  # of a step's time
+
 # tqdm's own, with our estimate of the time left in place of its.
 _BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
 
@@ -85,15 +87,19 @@ class Progress:
 
     @contextmanager
     def aside(self):
-        """Around what comes between steps now and then: an evaluation, a checkpoint."""
+        """Around what comes between steps now and then: an evaluation, a checkpoint.
+
+        Where none was due, and next to no time passed, it counts as part of the step.
+        """
         start = self.clock()
         try:
             yield
         finally:
             seconds = self.clock() - start
-            self.mark += seconds
-            self.aside_seconds += seconds
-            self.aside_steps = self.done - self.first
+            if seconds > _NOTICED * self.step_seconds.value:
+                self.mark += seconds
+                self.aside_seconds += seconds
+                self.aside_steps = self.done - self.first
 
     def seconds_left(self):
         """Steps at the smoothed time of one, and the share of evaluations and checkpoints.
