@@ -52,12 +52,16 @@ def convert(source, source_format, output, target_format, config_path=None, over
     """Read ``source``, write the folder ``output``; see ``main`` for the rest."""
     from models.initialise import initialise
     from models.weights.load import build_network_for, load_weights
+    from models.weights.model_configs import declared_task, label_names
 
     arrays, values = _library(source_format).read_pretrained(source)
     if pad_vocabulary:
         overrides = [*overrides, f"model.vocab_size={pad_vocabulary}"]
     model = read_model_config(source, values, config_path, overrides)
-    network = build_network_for(arrays, model, declared_task(source))
+    written = read_written_config(source)
+    network = build_network_for(arrays, model, declared_task(written))
+    if hasattr(network.heads, "label_names"):
+        network.heads.label_names = label_names(written)
     initialise(network, 0, model.initializer_range)
     report = load_weights(network, arrays, pad_vocabulary is not None)
     print("\n".join(report.lines()), flush=True)
@@ -107,16 +111,15 @@ def read_model_config(source, values, config_path, overrides):
     return model
 
 
-def declared_task(source):
-    """What the config beside the weights calls their task, or None."""
-    from models.weights import model_configs
+def read_written_config(source):
+    """The config beside the weights, which tells their task and labels; empty if there is none."""
     from models.weights.files import read_json
 
     folder = source if source.is_dir() else source.parent
     for name in ("config.json", "model_config.json"):
         if (folder / name).is_file():
-            return model_configs.declared_task(read_json(folder / name))
-    return None
+            return read_json(folder / name)
+    return {}
 
 
 @contextlib.contextmanager

@@ -57,7 +57,8 @@ def label_names(values):
         names = [by_number[number] for number in range(len(by_number))]
     except (KeyError, ValueError, AttributeError):
         return None
-    return None if not names or re.fullmatch("LABEL_[0-9]+", names[0]) else names
+    is_default = all(re.fullmatch("LABEL_[0-9]+", name) for name in names)
+    return None if is_default else names
 
 
 def from_json(values, place):

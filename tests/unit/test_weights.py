@@ -668,3 +668,24 @@ def test_a_failed_conversion_leaves_nothing_and_a_folder_is_not_overwritten(tmp_
     convert_weights.main(arguments)
     with pytest.raises(InputError, match="is there already"):
         convert_weights.main(arguments)
+
+
+@pytest.mark.usefixtures("without_peers")
+def test_names_of_labels_go_into_config_json_and_through_a_conversion(vocabulary, tmp_path):
+    labels = ["O", "B-X", "你"]
+    network = tasks.build_for_classification(BERT, "tokens", labels)
+    initialise(network, 0, 0.02)
+    huggingface.save_pretrained(tmp_path / "one", network, BERT, vocabulary)
+    config = json.loads((tmp_path / "one" / "config.json").read_text("utf-8"))
+    assert config["id2label"] == {"0": "O", "1": "B-X", "2": "你"}
+    assert config["label2id"] == {"O": 0, "B-X": 1, "你": 2}
+    convert_weights.main(["--input", str(tmp_path / "one"), "--to", "paddlenlp",
+                          "--output", str(tmp_path / "two")])
+    assert model_configs.label_names(
+        json.loads((tmp_path / "two" / "config.json").read_text("utf-8"))) == labels
+
+
+@pytest.mark.parametrize("values", [{}, {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}},
+                                    {"id2label": {"0": "a", "2": "b"}}, {"id2label": []}])
+def test_a_config_that_names_no_labels(values):
+    assert model_configs.label_names(values) is None
