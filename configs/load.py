@@ -79,6 +79,30 @@ def load_section(name, path, overrides=()):
     return section
 
 
+def load_flat(kind, name, path=None, overrides=()):
+    """A checked dataclass from a file without sections.
+
+    Args:
+        kind: the dataclass, each field with a default.
+        name: that its keys have before them in errors.
+        path: the YAML file; None is none.
+        overrides: strings ``key=value``, later ones win.
+
+    Raises:
+        InputError: naming file, line and nearest key.
+    """
+    leaves = {}
+    if path is not None:
+        leaves = _section_leaves(name, _parse(_read_text(path, str(path)), path), path)
+    for override in overrides:
+        key, place, text = _split_override(override, "key=value")
+        leaves[f"{name}.{key}"] = _Leaf(_override_node(text, place), place, override=place)
+    _check_keys(leaves, {name: kind})
+    section = _build_section(kind, name, leaves, path)
+    _check(section.check, leaves, path or "--set")
+    return section
+
+
 def override_section(section, overrides, path):
     """A section with some values replaced by overrides, checked.
 
@@ -287,21 +311,30 @@ def _section_leaves(name, node, path):
 
 
 def _read_override(override):
-    place = f"--set {_shorten(override)}"
-    key, equals, text = override.partition("=")
-    if not equals:
-        raise InputError(place, "no '=' in it", "write --set section.key=value")
-    section, _, name = key.strip().partition(".")
+    key, place, text = _split_override(override, "section.key=value")
+    section, _, name = key.partition(".")
     if section not in SECTIONS:
         raise InputError(place, f"unknown section '{_shorten(section)}'",
                          _nearest_section(section))
+    return {f"{section}.{name}": _Leaf(_override_node(text, place), place, override=place)}
+
+
+def _split_override(override, form):
+    place = f"--set {_shorten(override)}"
+    key, equals, text = override.partition("=")
+    if not equals:
+        raise InputError(place, "no '=' in it", f"write --set {form}")
+    return key.strip(), place, text
+
+
+def _override_node(text, place):
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError, ValueError, OverflowError):
         node = None
     if node is None:
         raise InputError(place, f"'{_shorten(text)}' is no value", "write --set section.key=value")
-    return {f"{section}.{name}": _Leaf(node, place, override=place)}
+    return node
 
 
 def _build_section(section, name, leaves, path):

@@ -18,9 +18,9 @@ from configs.schema import SECTIONS, Config
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = sorted((ROOT / "configs/models").glob("*.yaml"))
-# Files of configs/machines are parts of these.
+# Files of configs/machines are parts of these; those of configs/inference are no recipes.
 RECIPES = sorted(path for path in (ROOT / "configs").rglob("*.yaml")
-                 if path.parent.name not in ("models", "machines"))
+                 if path.parent.name not in ("models", "machines", "inference"))
 # What a file of configs/models leaves open.
 MINIMAL = ("train.steps=1", "train.global_batch_size=1", "train.learning_rate=1e-4",
            "run.micro_batch_size=1")
