@@ -142,16 +142,10 @@ def open_features(questions, vocabulary, lower_case, options, workers=None):
 
 def make_features(questions, vocabulary, lower_case, options, workers=None):
     """As ``open_features``, always made anew."""
-    by_context = [[] for _ in questions.contexts]
-    for number, question in enumerate(questions.questions):
-        by_context[question.context].append((number, question))
-    tasks = [(questions.contexts[start:start + CONTEXTS_A_TASK],
-              by_context[start:start + CONTEXTS_A_TASK], options)
-             for start in range(0, len(by_context), CONTEXTS_A_TASK)]
+    tasks = _tasks(questions, options)
     workers = min(workers or len(os.sched_getaffinity(0)), len(tasks))
     if workers == 1:
-        tokenizer = WordPieceTokenizer(vocabulary, lower_case)
-        return _join([_make_part(tokenizer, *task) for task in tasks])
+        return features_of(questions, WordPieceTokenizer(vocabulary, lower_case), options)
     WordPieceTokenizer(vocabulary, lower_case)  # so that a bad one is told here
     # Spawned, for a forked process would share the state of Paddle's threads.
     with ProcessPoolExecutor(workers, get_context("spawn"), _start_worker,
@@ -161,6 +155,21 @@ def make_features(questions, vocabulary, lower_case, options, workers=None):
         except BrokenProcessPool:
             raise InputError(questions.path, "a worker process was killed, perhaps for memory",
                              "run it again with fewer workers") from None
+
+
+def features_of(questions, tokenizer, options):
+    """As ``make_features``, in this process and with a tokenizer that is open."""
+    return _join([_make_part(tokenizer, *task) for task in _tasks(questions, options)])
+
+
+def _tasks(questions, options):
+    """Contexts with their numbered questions and ``options``, some thousand at once."""
+    by_context = [[] for _ in questions.contexts]
+    for number, question in enumerate(questions.questions):
+        by_context[question.context].append((number, question))
+    return [(questions.contexts[start:start + CONTEXTS_A_TASK],
+             by_context[start:start + CONTEXTS_A_TASK], options)
+            for start in range(0, len(by_context), CONTEXTS_A_TASK)]
 
 
 def _start_worker(vocabulary, lower_case):
