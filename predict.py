@@ -1,44 +1,82 @@
 #!/usr/bin/env python3
-"""Ask a checkpoint: fill-mask names the likeliest words in the place of [MASK], classify tells
-the label of a text, a pair, or each word, or a number.
+"""Ask a model: JSON lines out, one for each input, in the order of the input.
+
+An input is --text, a line of --input, or a line of standard input. A model is a folder of
+export_model.py, or a checkpoint, which is run as it is, more slowly.
 """
 
+import argparse
 import json
+import os
 import sys
+from contextlib import redirect_stdout
 
 from configs.command_line import Parser, run
+from configs.errors import InputError
+from configs.inference_schema import describe_inference, load_inference
 from engines import startup
+
+COMMANDS = {
+    "fill-mask": "guess the words behind [MASK]: tokens, probabilities",
+    "answer": "answer questions on a text, JSON {question, context} a line: answer, score, "
+              "start, end",
+    "classify": "label texts, or pairs as JSON {text, pair} a line: label, probabilities",
+    "embed": "turn texts into unit vectors: embedding",
+}
 
 
 def main(argv=None):
-    """Answer as the command line asks; return the answers."""
+    """Answer as the command line asks; return the answers to --text, else counts of lines."""
     arguments = _parser().parse_args(argv)
-    startup.prepare()
-    return arguments.command(arguments)
+    settings = load_inference(arguments.config, arguments.overrides)
+    with redirect_stdout(sys.stderr):  # standard output is for answers alone
+        startup.prepare(settings.threads)
+    return arguments.command(arguments, settings)
 
 
-def fill_mask(arguments):
-    """Print and return candidates for every [MASK] of ``--text``."""
-    from inference.fill_mask import MaskFiller
+def ask(arguments, settings):
+    """Answer --text, --input or standard input."""
+    from inference.predictor import open_predictor
 
-    answers = MaskFiller(arguments.checkpoint).fill(arguments.text, arguments.count)
-    print(arguments.text)
-    for number, candidates in enumerate(answers, 1):
-        print(f"[MASK] {number}")
-        for token, probability in candidates:
-            print(f"  {probability:8.4f}  {token}")
-    return answers
+    options = {"count": arguments.count} if arguments.name == "fill-mask" else {}
+    if arguments.name == "answer":
+        options["may_have_no_answer"] = arguments.may_have_no_answer
+    with redirect_stdout(sys.stderr):
+        predictor = open_predictor(arguments.model, arguments.name.replace("-", "_"), settings,
+                                   options)
+    record = _record(arguments)
+    if record is None:
+        return _answer_stream(predictor, arguments)
+    refusal = predictor.read(record)
+    if isinstance(refusal, InputError):
+        raise InputError(f"--{refusal.place}", refusal.problem, refusal.mend)
+    answer, = predictor.answers([record])
+    if arguments.name == "fill-mask" and not arguments.json:
+        _print_words(arguments.text, answer)
+    else:
+        print(json.dumps(answer, ensure_ascii=False))
+    return answer
 
 
-def classify(arguments):
-    """Print and return what is told of ``--text``, or of each row of ``--input``."""
+def classify(arguments, settings):
+    """Label --text or the lines of a stream; with a checkpoint, the rows of a table too."""
+    from inference.exported import is_exported
+
+    if is_exported(arguments.model) or not (arguments.input or arguments.text is not None):
+        return ask(arguments, settings)
+    return classify_table(arguments)
+
+
+def classify_table(arguments):
+    """Print and return what a checkpoint tells of ``--text``, or of each row of ``--input``."""
     from configs.files import write_whole
     from inference.classify import Classifier
 
-    classifier = Classifier(arguments.checkpoint)
+    with redirect_stdout(sys.stderr):
+        classifier = Classifier(arguments.model)
     if arguments.text is not None:
         answer = classifier.classify_text(arguments.text, arguments.pair)
-        print(json.dumps(answer, ensure_ascii=False, indent=1))
+        print(json.dumps(answer, ensure_ascii=False))
         return answer
     answers = classifier.classify_file(
         arguments.input, text_column=arguments.text_column, pair_column=arguments.pair_column,
@@ -52,37 +90,139 @@ def classify(arguments):
     return answers
 
 
+def serve(arguments, settings):
+    """Answer over HTTP until SIGTERM or Ctrl-C."""
+    from inference.server import Limits, serve as serve_forever
+
+    limits = Limits(arguments.queue, arguments.timeout, arguments.largest_body,
+                    arguments.most_records)
+    serve_forever(arguments.model, settings, arguments.host, arguments.port, limits)
+
+
+def _record(arguments):
+    """What the options ask for one input, None if it is a stream."""
+    if arguments.input and arguments.text is not None:
+        raise InputError("--input", "--text is given too", "give one of them")
+    if arguments.name == "answer" and arguments.question is not None:
+        if arguments.text is None:
+            raise InputError("--text", "is missing", "give the context of --question")
+        return {"question": arguments.question, "context": arguments.text}
+    if arguments.text is None:
+        return None
+    if arguments.name == "answer":
+        raise InputError("--question", "is missing", "ask something about --text")
+    pair = getattr(arguments, "pair", None)
+    return {"text": arguments.text, **({"pair": pair} if pair is not None else {})}
+
+
+def _answer_stream(predictor, arguments):
+    from inference.stream import answer_lines, read_lines
+
+    is_json = arguments.name == "answer" or arguments.jsonl or (
+        (arguments.input or "").endswith((".jsonl", ".json")))
+    try:
+        stream = open(arguments.input, "rb") if arguments.input else sys.stdin.buffer
+    except OSError as error:
+        raise InputError(arguments.input, f"cannot be read ({error.strerror})") from None
+    total = os.path.getsize(arguments.input) if arguments.input else None
+    try:
+        with stream:
+            answered, refused = answer_lines(predictor, read_lines(stream), sys.stdout, is_json,
+                                             total)
+    except BrokenPipeError:  # e.g. into head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return None
+    latency = ", ".join(f"{name} {value:.1f}" for name, value in predictor.latency().items())
+    print(f"{answered:,} lines, {refused:,} refused; {predictor.padding():.1%} of the computed "
+          f"slots were padding; milliseconds a batch: {latency or 'none'}", file=sys.stderr)
+    if refused:
+        raise InputError(arguments.input or "standard input", f"{refused:,} of {answered:,} lines "
+                         "were refused", 'their answers hold "error"')
+    return answered, refused
+
+
+def _print_words(text, answer):
+    print(text)
+    for number, (tokens, shares) in enumerate(zip(answer["tokens"], answer["probabilities"]), 1):
+        print(f"[MASK] {number}")
+        for token, share in zip(tokens, shares):
+            print(f"  {share:8.4f}  {token}")
+
+
 def _parser():
-    parser = Parser(description=__doc__)
+    parser = Parser(description=__doc__, epilog="keys of --config and --set:\n"
+                    + describe_inference())
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    command = commands.add_parser("fill-mask", help="guess the words behind [MASK]")
-    command.set_defaults(command=fill_mask)
-    command.add_argument("--checkpoint", required=True, metavar="DIR",
-                         help="a run's checkpoints/step_NNNNNNNN, or a Hugging Face folder")
-    command.add_argument("--text", required=True, help="text with one or more [MASK]")
-    command.add_argument("--count", type=int, default=5, help="words for each mask (default 5)")
-    _add_classify(commands)
+    for name, meaning in COMMANDS.items():
+        command = _add_command(commands, name, meaning, ask)
+        command.add_argument("--text", help="one input" if name != "answer" else "its context")
+        command.add_argument("--input", metavar="FILE", help="one input a line; .jsonl: records")
+        command.add_argument("--jsonl", action="store_true",
+                             help="lines of --input or standard input are JSON records")
+        if name in _ADD_OPTIONS:
+            _ADD_OPTIONS[name](command)
+    _add_serve(commands)
     return parser
 
 
-def _add_classify(commands):
-    command = commands.add_parser("classify", help="label a text, or each row of a file")
+def _add_command(commands, name, meaning, function):
+    command = commands.add_parser(name, help=meaning, description=meaning)
+    command.set_defaults(command=function, name=name)
+    command.add_argument("--model", "--checkpoint", required=True, metavar="DIR",
+                         help="folder of export_model.py, or a checkpoint")
+    command.add_argument("--config", metavar="FILE",
+                         help="settings in YAML, e.g. configs/inference/cpu.yaml")
+    command.add_argument("--set", metavar="KEY=VALUE", action="append", default=[],
+                         dest="overrides", help="override one, e.g. threads=4; repeatable")
+    return command
+
+
+def _add_fill_mask(command):
+    command.add_argument("--count", type=_positive, default=5,
+                         help="words for each mask (default 5)")
+    command.add_argument("--json", action="store_true", help="JSON for --text too")
+
+
+def _add_answer(command):
+    command.add_argument("--question", help="about --text")
+    command.add_argument("--may-have-no-answer", action="store_true",
+                         help="let \"\" be an answer, as in SQuAD v2.0")
+
+
+def _add_classify(command):
     command.set_defaults(command=classify)
-    command.add_argument("--checkpoint", required=True, metavar="DIR",
-                         help="a checkpoint of run_classify.py, or a Hugging Face folder")
-    what = command.add_mutually_exclusive_group(required=True)
-    what.add_argument("--text", help="the text")
-    what.add_argument("--input", metavar="FILE", help="tsv, csv, JSON lines or CoNLL")
-    command.add_argument("--pair", help="the second text of a pair, with --text")
-    command.add_argument("--text-column", default="text", help="of --input (default text)")
-    command.add_argument("--pair-column", help="of --input, for pairs")
-    command.add_argument("--columns", metavar="NAME,NAME",
-                         help="of an --input without a line of names")
-    command.add_argument("--format", default="auto", help="of --input, as data.format",
-                         choices=["auto", "tsv", "csv", "jsonl", "spaces", "conll"])
-    command.add_argument("--quoting", default="auto", help="of --input, as data.quoting",
-                         choices=["auto", "quoted", "plain"])
-    command.add_argument("--output", metavar="FILE", help="JSON lines instead of printing them")
+    command.add_argument("--pair", metavar="TEXT", help="second text of a pair")
+    tables = command.add_argument_group("a checkpoint reads --input as a table")
+    tables.add_argument("--text-column", default="text", help="of --input (default text)")
+    tables.add_argument("--pair-column", help="of --input, for pairs")
+    tables.add_argument("--columns", metavar="NAME,NAME",
+                        help="of an --input without a line of names")
+    tables.add_argument("--format", default="auto", help="of --input, as data.format",
+                        choices=["auto", "tsv", "csv", "jsonl", "spaces", "conll"])
+    tables.add_argument("--quoting", default="auto", help="of --input, as data.quoting",
+                        choices=["auto", "quoted", "plain"])
+    tables.add_argument("--output", metavar="FILE", help="JSON lines instead of printing them")
+
+
+_ADD_OPTIONS = {"fill-mask": _add_fill_mask, "answer": _add_answer, "classify": _add_classify}
+
+
+def _add_serve(commands):
+    command = _add_command(commands, "serve", "answer over HTTP, from an exported folder", serve)
+    command.add_argument("--host", default="127.0.0.1", help="address (default 127.0.0.1)")
+    command.add_argument("--port", type=int, default=8000, help="0 takes a free one")
+    command.add_argument("--queue", type=_positive, default=512,
+                         help="records that may wait; above, 503 (default 512)")
+    command.add_argument("--timeout", type=float, default=30.0, help="seconds of a request")
+    command.add_argument("--largest-body", type=_positive, default=1 << 20, metavar="BYTES")
+    command.add_argument("--most-records", type=_positive, default=128, help="of one request")
+
+
+def _positive(text):
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not positive")
+    return number
 
 
 if __name__ == "__main__":

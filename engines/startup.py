@@ -115,7 +115,7 @@ def _choose_mkl_path():
     the instructions the wrong one crashes, so it is set by what the processor lists.
     """
     if "MKL_DEBUG_CPU_TYPE" not in os.environ:
-        vendor, flags = _processor()
+        vendor, flags = processor()
         if vendor == "AuthenticAMD" and "avx512f" in flags:
             os.environ["MKL_DEBUG_CPU_TYPE"] = "7"
         elif vendor == "AuthenticAMD" and "avx2" in flags:
@@ -123,7 +123,7 @@ def _choose_mkl_path():
     return os.environ.get("MKL_DEBUG_CPU_TYPE", "automatic")
 
 
-def _processor():
+def processor():
     """Vendor and instruction sets of the first processor; empty where /proc is missing."""
     try:
         text = Path("/proc/cpuinfo").read_text()

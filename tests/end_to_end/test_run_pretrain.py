@@ -215,8 +215,8 @@ def test_fill_mask_of_a_run(tmp_path, pretrain, capsys):
     checkpoint = str(tmp_path / "run" / "checkpoints" / "step_00000001")
     answers = predict.main(["fill-mask", "--checkpoint", checkpoint,
                             "--text", "The [MASK] of the [MASK]."])
-    assert len(answers) == 2 and all(len(answer) == 5 for answer in answers)
-    probabilities = [probability for _, probability in answers[0]]
+    assert [len(words) for words in answers["tokens"]] == [5, 5]
+    probabilities = answers["probabilities"][0]
     assert probabilities == sorted(probabilities, reverse=True) and 0 < sum(probabilities) < 1
     for text, problem in (("no mask", "no [MASK] in it"),
                           ("[MASK] " + "word " * 600, "603 tokens, but the model has 512")):

@@ -12,7 +12,7 @@ from engines import startup
     ("AuthenticAMD", "fpu sse4_2", "automatic"), ("GenuineIntel", "avx2 avx512f", "automatic")])
 def test_mkl_path_fits_the_processor(monkeypatch, vendor, flags, path):
     monkeypatch.delenv("MKL_DEBUG_CPU_TYPE", raising=False)
-    monkeypatch.setattr(startup, "_processor", lambda: (vendor, flags.split()))
+    monkeypatch.setattr(startup, "processor", lambda: (vendor, flags.split()))
     assert startup._choose_mkl_path() == path
 
 

@@ -1,0 +1,80 @@
+"""Lines in, JSON lines out: in order, in bounded memory, with progress."""
+
+import json
+import sys
+from itertools import islice
+
+from tqdm import tqdm
+
+from configs.errors import InputError
+
+CHUNK = 2048
+"""Records that are read, sorted by length and answered together"""
+LONGEST_LINE = 1 << 20
+"""Bytes; a longer line is refused, not read"""
+
+
+def answer_lines(predictor, lines, out, is_json, total=None):
+    """Answer every line.
+
+    Args:
+        predictor: a ``Predictor``.
+        lines: iterable of bytes, as ``read_lines`` gives them.
+        out: text stream; a JSON object a line, in the order of the input.
+        is_json: whether a line is a JSON record; else it is a text.
+        total: bytes of the input, for the progress bar; None if unknown.
+
+    Returns:
+        ``(answered, refused)``: counts of lines. A refused line's answer holds ``error``.
+    """
+    answered = refused = 0
+    lines = iter(lines)
+    with tqdm(total=total, unit="B", unit_scale=True, file=sys.stderr, mininterval=1,
+              disable=not sys.stderr.isatty() and total is None) as bar:
+        while True:
+            chunk = list(islice(lines, CHUNK))
+            if not chunk:
+                return answered, refused
+            records = [_record(line, is_json) for line in chunk]
+            for answer in _answers(predictor, records):
+                refused += "error" in answer
+                out.write(json.dumps(answer, ensure_ascii=False) + "\n")
+            answered += len(chunk)
+            out.flush()
+            bar.update(sum(map(len, chunk)))
+
+
+def read_lines(stream):
+    """Lines of a binary stream, of which one longer than LONGEST_LINE is cut short by a byte.
+
+    The rest of such a line is skipped, so that memory stays bounded.
+    """
+    while True:
+        line = stream.readline(LONGEST_LINE + 1)
+        if not line:
+            return
+        if len(line) > LONGEST_LINE and not line.endswith(b"\n"):
+            rest = b"-"
+            while rest and not rest.endswith(b"\n"):
+                rest = stream.readline(LONGEST_LINE)
+        yield line
+
+
+def _record(line, is_json):
+    """A record, or the InputError that tells why the line is none."""
+    if len(line) > LONGEST_LINE:
+        return InputError("line", f"is longer than {LONGEST_LINE} bytes", "cut it")
+    try:
+        text = line.decode("utf-8").rstrip("\r\n")
+        return json.loads(text) if is_json else {"text": text}
+    except UnicodeDecodeError:
+        return InputError("line", "is not UTF-8", "save the file as UTF-8")
+    except (ValueError, RecursionError) as error:
+        return InputError("line", f"is no JSON ({error})", "write an object a line")
+
+
+def _answers(predictor, records):
+    good = iter(predictor.answers([record for record in records
+                                   if not isinstance(record, InputError)]))
+    return [{"error": str(record)} if isinstance(record, InputError) else next(good)
+            for record in records]

@@ -1,0 +1,191 @@
+"""Every head of BERT and ERNIE is exported, proves itself, and answers text like its checkpoint."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import export_model
+import predict
+from configs.command_line import run
+from inference import export
+from inference.predictor import open_predictor
+from tests.checkpoints import BUILDERS, save_checkpoint
+
+TEXT = "The old [MASK] stood by the river, and 河 was its name."
+LONG = " ".join(["The river rose in spring and carried the bridge away."] * 7)
+RECORDS = {
+    "fill_mask": [{"text": TEXT}, {"text": "[MASK] [MASK]"}, {"text": "a [MASK] " + LONG[:200]}],
+    "answer": [{"question": "What rose?", "context": LONG * 3},
+               {"question": "Who?", "context": "Ada did."}],
+    "classify": [{"text": "fine"}, {"text": LONG}, {"text": "one", "pair": LONG}],
+    "embed": [{"text": "fine"}, {"text": LONG}, {"text": ""}],
+}
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """Folders of checkpoint and exported model, made once for each task and architecture."""
+    made = {}
+
+    def make(task, architecture="bert"):
+        if (task, architecture) not in made:
+            folder = tmp_path_factory.mktemp(task)
+            checkpoint = save_checkpoint(folder / "checkpoint", task, architecture)
+            result = export_model.main(["--checkpoint", checkpoint, "--task", task,
+                                        "--output", str(folder / "exported")])
+            made[task, architecture] = checkpoint, str(folder / "exported"), result
+        return made[task, architecture]
+    return make
+
+
+def close(one, other, tolerance=1e-5):
+    """Whether two answers tell the same, numbers within the tolerance."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(close(one[k], other[k], tolerance) for k in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(close, one, other))
+    return abs(one - other) < tolerance if isinstance(one, float) else one == other
+
+
+@pytest.mark.parametrize("architecture", ["bert", "ernie"])
+@pytest.mark.parametrize("task", BUILDERS)
+def test_the_exported_model_answers_as_the_checkpoint_does(exported, task, architecture):
+    checkpoint, folder, result = exported(task, architecture)
+    assert result.largest_difference.keys() == {"paddle", "onnx"}
+    assert all(0 <= value < 1e-4 for value in result.largest_difference.values())
+    expected = open_predictor(checkpoint, task).answers(RECORDS[task])
+    predictor = open_predictor(folder)
+    together = predictor.answers(RECORDS[task])
+    assert all("error" not in answer for answer in together) and close(together, expected, 1e-4)
+    alone = [predictor.answers([record])[0] for record in RECORDS[task]]
+    assert close(alone, together)
+
+
+def test_what_the_answers_hold(exported):
+    words = open_predictor(exported("fill_mask")[1]).answers(RECORDS["fill_mask"])[1]
+    assert [len(row) for row in words["tokens"]] == [5, 5]
+    assert words["probabilities"][0] == sorted(words["probabilities"][0], reverse=True)
+    record = RECORDS["answer"][0]
+    answer = open_predictor(exported("answer")[1]).answers([record])[0]
+    assert record["context"][answer["start"]:answer["end"]] == answer["answer"] != ""
+    label = open_predictor(exported("classify")[1]).answers([{"text": "fine"}])[0]
+    assert list(label["probabilities"]) == ["bad", "fine", "good"]
+    assert sum(label["probabilities"].values()) == pytest.approx(1)
+    assert label["probabilities"][label["label"]] == max(label["probabilities"].values())
+    vector = open_predictor(exported("embed")[1]).answers([{"text": "fine"}])[0]["embedding"]
+    assert len(vector) == 32 and np.linalg.norm(vector) == pytest.approx(1, abs=1e-6)
+
+
+def test_onednn_tells_the_same(exported):
+    from configs.inference_schema import InferenceConfig
+
+    _, folder, _ = exported("embed")
+    plain, onednn = (open_predictor(folder, settings=InferenceConfig(onednn=onednn))
+                     .answers(RECORDS["embed"]) for onednn in (False, True))
+    assert close(plain, onednn)
+
+
+def test_fixed_shapes_tell_the_same_and_refuse_what_is_longer(exported):
+    from configs.inference_schema import InferenceConfig
+
+    _, folder, _ = exported("embed")
+    fixed = open_predictor(folder, settings=InferenceConfig(fixed_rows=4, fixed_length=24))
+    texts = [{"text": text} for text in ("one", "two words", "fine", "four", "5", LONG)]
+    *answers, refused = fixed.answers(texts)
+    assert close(answers, open_predictor(folder).answers(texts[:-1]))
+    assert "rows are fixed at 24" in refused["error"] and fixed.slots == 2 * 4 * 24
+
+
+def test_a_model_that_tells_something_else_is_not_kept(tmp_path, monkeypatch, capsys):
+    checkpoint = save_checkpoint(tmp_path / "checkpoint", "embed")
+    found = export.compare
+    monkeypatch.setattr(export, "compare", lambda *arguments: {
+        **found(*arguments), "paddle": 1.1e-4})
+    assert run(export_model.main, ["--checkpoint", checkpoint, "--task", "embed", "--formats",
+                                   "paddle", "--output", str(tmp_path / "exported")]) == 2
+    assert "differ by 0.00011, more than 0.0001" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
+
+
+def test_weights_that_were_lost_are_seen(tmp_path):
+    """The comparison is of the files: a number changed in them is told."""
+    checkpoint = save_checkpoint(tmp_path / "checkpoint", "embed")
+    graph, tokenizer, _ = export.open_graph(checkpoint, "embed")
+    expected = [(arrays, graph.run(arrays)) for arrays in export.check_batches(graph, tokenizer)]
+    weight = graph.network.layer[1].output.weight
+    weight.set_value(weight.numpy() * 1.01)
+    export.write_graph(graph, tmp_path, ["paddle"])
+    assert export.compare(expected, graph.outputs, tmp_path, ["paddle"])["paddle"] > 1e-4
+
+
+@pytest.mark.parametrize("arguments, problem", [
+    (["--task", "answer"], "lacks heads.span.weight, heads.span.bias, which answer needs"),
+    (["--task", "embed", "--max-tokens", "97"], "97 is not between 8 and the model's 96"),
+])
+def test_bad_exports_are_told_in_a_line(tmp_path, capsys, arguments, problem):
+    checkpoint = save_checkpoint(tmp_path / "checkpoint", "embed")
+    assert run(export_model.main, ["--checkpoint", checkpoint, *arguments,
+                                   "--output", str(tmp_path / "exported")]) == 2
+    error = capsys.readouterr().err
+    assert problem in error and error.count("error: ") == 1
+    assert not (tmp_path / "exported").exists()
+
+
+def test_another_task_and_a_damaged_folder_are_told(exported, tmp_path, capsys):
+    _, folder, _ = exported("embed")
+    assert run(predict.main, ["answer", "--model", folder, "--question", "a", "--text", "b"]) == 2
+    assert "was exported for embed, not answer" in capsys.readouterr().err
+    (tmp_path / "export.json").write_text('{"layout": 1, "task": "embed"}')
+    assert run(predict.main, ["embed", "--model", str(tmp_path), "--text", "b"]) == 2
+    assert "is damaged" in capsys.readouterr().err
+
+
+def test_lines_in_order_through_a_process(exported, tmp_path):
+    _, folder, _ = exported("embed")
+    lines = ["one", LONG, "", "three 3", "\N{SNOWMAN}"] * 3
+    (tmp_path / "in.txt").write_text("\n".join(lines) + "\n", "utf-8")
+    done = subprocess.run([sys.executable, "predict.py", "embed", "--model", folder, "--input",
+                           str(tmp_path / "in.txt")], capture_output=True, text=True)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    expected = open_predictor(folder).answers([{"text": line} for line in lines])
+    assert done.returncode == 0 and close(answers, expected)
+    assert "15 lines, 0 refused" in done.stderr
+    bad = b'{"text": "fine"}\n{"text": 3}\n\xff\n[[[\n' + b"[" * 100_000 + b'\n{"text": "last"}'
+    done = subprocess.run([sys.executable, "predict.py", "embed", "--model", folder, "--jsonl"],
+                          input=bad, capture_output=True)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert ["error" in answer for answer in answers] == [False, True, True, True, True, False]
+    assert done.returncode == 2 and b"4 of 6 lines were refused" in done.stderr
+
+
+def test_fill_mask_prints_words_or_json(exported, capsys):
+    checkpoint, folder, _ = exported("fill_mask")
+    predict.main(["fill-mask", "--checkpoint", checkpoint, "--text", TEXT])
+    printed = capsys.readouterr().out.splitlines()
+    answer = predict.main(["fill-mask", "--model", folder, "--text", TEXT, "--json"])
+    assert json.loads(capsys.readouterr().out) == answer
+    assert printed[:2] == [TEXT, "[MASK] 1"]
+    assert [line.split()[1] for line in printed[2:]] == answer["tokens"][0]
+
+
+def test_devices_that_are_not_here_are_refused(exported, capsys):
+    _, folder, _ = exported("embed")
+    for file, problem in (("gpu", "built without CUDA"), ("ipu", "built without IPUs")):
+        assert run(predict.main, ["embed", "--model", folder, "--text", "a", "--config",
+                                  f"configs/inference/{file}.yaml"]) == 2
+        assert problem in capsys.readouterr().err
+
+
+def test_bf16_is_refused_where_the_processor_has_none(exported, capsys, monkeypatch):
+    from inference import runners
+
+    monkeypatch.setattr(runners, "processor", lambda: ("AuthenticAMD", ["avx2"]))
+    _, folder, _ = exported("embed")
+    assert run(predict.main, ["embed", "--model", folder, "--text", "a", "--set",
+                              "precision=bf16"]) == 2
+    assert "has none of avx512_bf16, amx_bf16" in capsys.readouterr().err
+    assert runners.uses_onednn(runners.InferenceConfig(), ["avx2", "avx512f"])
+    assert not runners.uses_onednn(runners.InferenceConfig(), ["avx2"])
