@@ -59,7 +59,7 @@ class Trainer:
             Stopped: SIGTERM or SIGINT came; the state is saved.
             InputError: the disk is full, or too many updates in a row were not finite.
         """
-        progress = Progress(self.config.train.steps, self.step)
+        progress = Progress(self.config.train.steps, self.step, visible=self.engine.is_main)
         names = self.config.train.trackers if self.engine.is_main else []
         trackers = open_trackers(names, self.folder.path, self.config)
         try:
