@@ -24,10 +24,11 @@ def check_config(config):
         InputError: naming the key and the mend.
     """
     run, train = config.run, config.train
-    if train.optimizer == "adamw" and train.weight_decay and not train.decay_all_parameters:
+    if train.optimizer == "adamw" and train.weight_decay and not (
+            train.decay_all_parameters or run.adam_decays_all):
         raise InputError("train.decay_all_parameters", "false spares biases and layer norms, but "
-                         "Adam on IPUs decays all parameters or none", "write true, or "
-                         "train.weight_decay: 0, or train.optimizer: lamb")
+                         "Adam on IPUs decays all parameters or none", "allow it here by "
+                         "run.adam_decays_all: true, or write train.optimizer: lamb")
     if train.moment_scale not in (1, run.loss_scale):
         raise InputError("train.moment_scale", f"{train.moment_scale:g} is not the loss scale, by "
                          "which alone IPUs scale moments", f"write {run.loss_scale or 1:g} or 1")
