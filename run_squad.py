@@ -46,6 +46,8 @@ def fine_tune(config, output, resume=False):
     from training.run import train
 
     data = open_training(config)
+    if data.packing_report:
+        print("\n".join(data.packing_report.lines()), flush=True)
     config = config.with_steps(len(data))
     return train(config, output, data, open_evaluation(config, output), resume, better=max,
                  measure="f1")
@@ -73,10 +75,7 @@ def open_training(config):
 
     questions, features, tokenizer = open_questions(config, config.data.train_file)
     questions.check_answers()
-    data = SquadData(features, tokenizer, config.data, config.train.seed)
-    if data.packing_report:
-        print("\n".join(data.packing_report.lines()), flush=True)
-    return data
+    return SquadData(features, tokenizer, config.data, config.train.seed)
 
 
 def open_evaluation(config, output):
