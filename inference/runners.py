@@ -69,6 +69,7 @@ class OnnxRunner:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3  # errors; it warns of each constant that it folds
         options.intra_op_num_threads = settings.threads if settings and settings.threads else (
             len(os.sched_getaffinity(0)))
         self._session = onnxruntime.InferenceSession(

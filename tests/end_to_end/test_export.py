@@ -1,8 +1,12 @@
 """Every head of BERT and ERNIE is exported, proves itself, and answers text like its checkpoint."""
 
 import json
+import re
+import signal
 import subprocess
 import sys
+import urllib.request
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -189,3 +193,43 @@ def test_bf16_is_refused_where_the_processor_has_none(exported, capsys, monkeypa
     assert "has none of avx512_bf16, amx_bf16" in capsys.readouterr().err
     assert runners.uses_onednn(runners.InferenceConfig(), ["avx2", "avx512f"])
     assert not runners.uses_onednn(runners.InferenceConfig(), ["avx2"])
+
+
+@contextmanager
+def server_process(folder, *options):
+    """``predict.py serve`` as a process, and the port that it tells."""
+    process = subprocess.Popen([sys.executable, "predict.py", "serve", "--model", folder, "--port",
+                                "0", *options], stdout=subprocess.PIPE, text=True,
+                               stderr=subprocess.DEVNULL)
+    try:
+        line = process.stdout.readline()
+        yield process, int(re.search(r"http://127\.0\.0\.1:(\d+) ", line)[1])
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def post(port, record):
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/predict",
+                                     json.dumps(record).encode())
+    with urllib.request.urlopen(request, timeout=30) as response:
+        return json.load(response)
+
+
+def test_the_server_answers_stops_on_sigterm_and_starts_anew(exported):
+    _, folder, _ = exported("answer")
+    expected = open_predictor(folder).answers(RECORDS["answer"])
+    with server_process(folder) as (process, port):
+        assert close(post(port, {"records": RECORDS["answer"]})["answers"], expected)
+        process.send_signal(signal.SIGKILL)
+    with server_process(folder) as (process, port):
+        assert close(post(port, RECORDS["answer"][0]), expected[0])
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 0
+
+
+def test_a_checkpoint_is_not_served(exported, capsys):
+    checkpoint, _, _ = exported("embed")
+    assert run(predict.main, ["serve", "--model", checkpoint]) == 2
+    assert "has no export.json" in capsys.readouterr().err

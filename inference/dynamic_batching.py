@@ -1,0 +1,112 @@
+"""Requests of many clients, answered together by the one thread that computes."""
+
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+from typing import NamedTuple
+
+
+
+class QueueFull(Exception):
+    """More records wait than the queue holds."""
+
+
+class _Waiting(NamedTuple):
+    readings: list
+    future: Future
+    deadline: float
+
+
+class DynamicBatcher:
+    """What waits while a batch is computed becomes the next one: nothing waits for company."""
+
+    def __init__(self, predictor, most_waiting, most_together=64, on_batch=None):
+        """
+        Args:
+            predictor: a ``Predictor``; its ``compute`` is called by this thread alone.
+            most_waiting: pieces that may wait.
+            most_together: pieces that are computed before others get their turn.
+            on_batch: called with the number of pieces computed together.
+        """
+        self.predictor, self.most_waiting = predictor, most_waiting
+        self.most_together = most_together
+        self.on_batch = on_batch or (lambda count: None)
+        self.waiting = 0
+        """Pieces in the queue"""
+        self._queue, self._changed, self._is_open = deque(), threading.Condition(), True
+        self._thread = threading.Thread(target=self._work, name="predictor", daemon=True)
+        self._thread.start()
+
+    def submit(self, readings, timeout):
+        """Queue the readings of a request.
+
+        Args:
+            readings: ``Reading``s.
+            timeout: seconds after which nobody waits for them, so that they are not computed.
+
+        Returns:
+            A Future of the list of answers.
+
+        Raises:
+            QueueFull: they do not fit, or the batcher was closed.
+        """
+        count = sum(len(reading.pieces) for reading in readings)
+        future = Future()
+        with self._changed:
+            if not self._is_open or (self.waiting and self.waiting + count > self.most_waiting):
+                raise QueueFull
+            self.waiting += count
+            self._queue.append(_Waiting(readings, future, time.monotonic() + timeout))
+            self._changed.notify()
+        return future
+
+    def is_alive(self):
+        """Whether something still computes."""
+        return self._is_open and self._thread.is_alive()
+
+    def close(self):
+        """Answer what waits, then end the thread."""
+        with self._changed:
+            self._is_open = False
+            self._changed.notify()
+        self._thread.join()
+
+    def _work(self):
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._queue or not self._is_open)
+                if not self._queue:
+                    return
+                taken = self._take()
+            self._answer([one for one in taken if time.monotonic() < one.deadline
+                          and one.future.set_running_or_notify_cancel()])
+
+    def _take(self):
+        """Requests from the front of the queue, as many as are computed together."""
+        taken, count = [], 0
+        while self._queue and (not taken or count + _size(self._queue[0]) <= self.most_together):
+            count += _size(self._queue[0])
+            taken.append(self._queue.popleft())
+        self.waiting -= count
+        return taken
+
+    def _answer(self, taken):
+        try:
+            pieces = [piece for one in taken for reading in one.readings
+                      for piece in reading.pieces]
+            self.on_batch(len(pieces))
+            outputs = iter(self.predictor.compute(pieces))
+            answers = [[self.predictor.task.answer(reading, [next(outputs)
+                                                             for _ in reading.pieces])
+                        for reading in one.readings] for one in taken]
+        except Exception as error:  # whatever it is, the clients must hear of it
+            for one in taken:
+                one.future.set_exception(error)
+            return
+        for one, found in zip(taken, answers):
+            one.future.set_result(found)
+
+
+def _size(one):
+    return sum(len(reading.pieces) for reading in one.readings)

@@ -1,0 +1,245 @@
+"""The server with a model that counts: answers, limits, and what clients may throw at it."""
+
+import http.client
+import json
+import random
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import uvicorn
+
+from configs.inference_schema import InferenceConfig
+from data.tokenizer import WordPieceTokenizer
+from inference.dynamic_batching import DynamicBatcher, QueueFull
+from inference.predictor import Predictor
+from inference.server import Limits, PromptProtocol, build_app
+from inference.tasks import Embed
+
+TOKENIZER = WordPieceTokenizer("data/vocabularies/bert_base_uncased.txt")
+LIMITS = Limits(most_waiting=64, timeout=1.0, largest_body=20_000, most_records=8)
+
+
+class CountingRunner:
+    """Tells the tokens of each row; slow or broken where that is asked for."""
+
+    def __init__(self):
+        self.seconds, self.fails, self.rows = 0.0, False, []
+
+    def run(self, arrays):
+        time.sleep(self.seconds)
+        if self.fails:
+            raise RuntimeError("the device is gone")
+        self.rows.append(len(arrays["input_ids"]))
+        return {"embedding": arrays["sequence_id"].sum(axis=1, keepdims=True).astype(float)}
+
+
+def counting_predictor():
+    return Predictor(Embed(TOKENIZER, 128), CountingRunner(), InferenceConfig())
+
+
+@contextmanager
+def serving(predictor, limits=LIMITS):
+    """The port of a server in a thread."""
+    protocol = type("Protocol", (PromptProtocol,), {"seconds": limits.timeout})
+    server = uvicorn.Server(uvicorn.Config(build_app(predictor, limits), port=0, http=protocol,
+                                           ws="none", log_level="critical"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def shared():
+    predictor = counting_predictor()
+    with serving(predictor) as port:
+        yield port, predictor.runner
+
+
+def ask(port, body, method="POST", path="/predict"):
+    """Status and parsed body of one request."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    body = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
+    connection.request(method, path, body)
+    response = connection.getresponse()
+    text = response.read()
+    connection.close()
+    try:
+        return response.status, json.loads(text)
+    except ValueError:
+        return response.status, text.decode()
+
+
+def send(port, data, seconds=5):
+    """What comes back for raw bytes."""
+    with socket.create_connection(("127.0.0.1", port), timeout=seconds) as connection:
+        connection.sendall(data)
+        received = b""
+        try:
+            while part := connection.recv(65536):
+                received += part
+                if b"\r\n\r\n" in received:
+                    break
+        except (socket.timeout, ConnectionResetError):
+            pass
+    return received
+
+
+def test_one_and_many(shared):
+    port, _ = shared
+    assert ask(port, {"text": "two words"}) == (200, {"embedding": [4.0]})
+    assert ask(port, {"records": [{"text": "a b c"}, {"text": "中"}]}) == (
+        200, {"answers": [{"embedding": [5.0]}, {"embedding": [3.0]}]})
+
+
+def test_waiting_requests_are_computed_together(shared):
+    port, runner = shared
+    runner.rows.clear()
+    runner.seconds = 0.2
+    with ThreadPoolExecutor(12) as pool:
+        found = list(pool.map(lambda n: ask(port, {"text": "a " * n}), range(12)))
+    runner.seconds = 0.0
+    assert found == [(200, {"embedding": [n + 2.0]}) for n in range(12)]
+    assert sum(runner.rows) == 12 and len(runner.rows) <= 4
+
+
+@pytest.mark.parametrize("body, status, problem", [
+    (b"\xff", 400, "not UTF-8"), (b"{", 400, "not JSON"), (b"", 400, "not JSON"),
+    (b"[" * 15_000, 400, "not JSON"), (b"[]", 422, "not a JSON object"),
+    ({}, 422, "record 0: text: is missing"), ({"text": 3}, 422, "text: is no text"),
+    ({"text": "\ud800"}, 422, "half of a surrogate pair"),
+    ({"records": []}, 422, "records: not a list"), ({"records": [3]}, 422, "is no object"),
+    ({"records": [{"text": ""}] * 9}, 413, "more than 8 records"),
+    ({"text": "a" * 20_000}, 413, "more than 20000 bytes"),
+])
+def test_bad_requests_are_told(shared, body, status, problem):
+    found, answer = ask(shared[0], body)
+    assert found == status and problem in answer["error"]
+
+
+def test_huge_and_slow_requests_are_cut_off(shared):
+    port, _ = shared
+    head = b"POST /predict HTTP/1.1\r\nhost: a\r\n"
+    assert send(port, head + b"content-length: 99999999\r\n\r\n").startswith(b"HTTP/1.1 413")
+    chunks = b"transfer-encoding: chunked\r\n\r\n" + b"fff\r\n" + b"a" * 0xfff + b"\r\n"
+    chunks += (b"fff\r\n" + b"a" * 0xfff + b"\r\n") * 5
+    assert send(port, head + chunks).startswith(b"HTTP/1.1 413")
+    with ThreadPoolExecutor(3) as pool:
+        slow = [pool.submit(send, port, data) for data in (
+            head + b"content-length: 10\r\n\r\n{", head, b"")]
+    assert [answer.result()[:12] for answer in slow] == [b"HTTP/1.1 408"] * 3
+
+
+def test_a_full_queue_says_503_and_loses_nothing():
+    predictor = counting_predictor()
+    predictor.runner.seconds = 0.3
+    with serving(predictor, Limits(most_waiting=4, timeout=5.0)) as port:
+        with ThreadPoolExecutor(16) as pool:
+            found = list(pool.map(lambda n: ask(port, {"text": "a"}), range(16)))
+        statuses = [status for status, _ in found]
+        assert set(statuses) == {200, 503}
+        assert all(answer == ({"embedding": [3.0]} if status == 200 else
+                              {"error": "too many texts are waiting"}) for status, answer in found)
+        text = ask(port, None, "GET", "/metrics")[1]
+        for status in (200, 503):
+            assert f'bert_requests_total{{status="{status}"}} {statuses.count(status):.1f}' in text
+        assert "bert_waiting_pieces 0.0" in text
+    assert sum(predictor.runner.rows) == statuses.count(200)
+
+
+def test_what_nobody_waits_for_is_not_computed():
+    predictor = counting_predictor()
+    predictor.runner.seconds = 0.5
+    with serving(predictor, Limits(timeout=0.3)) as port:
+        with ThreadPoolExecutor(3) as pool:
+            futures = []
+            for _ in range(3):
+                futures.append(pool.submit(ask, port, {"text": "a"}))
+                time.sleep(0.05)
+        assert [future.result()[0] for future in futures] == [503] * 3
+        predictor.runner.seconds = 0.0
+        assert ask(port, {"text": "a"})[0] == 200
+    assert sum(predictor.runner.rows) == 2
+
+
+def test_a_failing_model_is_500_and_the_next_request_is_answered():
+    predictor = counting_predictor()
+    predictor.runner.fails = True
+    with serving(predictor) as port:
+        assert ask(port, {"text": "a"})[0] == 500
+        predictor.runner.fails = False
+        assert ask(port, {"text": "a"})[0] == 200
+
+
+def test_stopping_answers_what_is_open():
+    predictor = counting_predictor()
+    predictor.runner.seconds = 0.4
+    with ThreadPoolExecutor(1) as pool, serving(predictor) as port:
+        open_request = pool.submit(ask, port, {"text": "a"})
+        time.sleep(0.2)
+    assert open_request.result() == (200, {"embedding": [3.0]})
+
+
+def test_health_page_and_openapi(shared):
+    port, _ = shared
+    assert ask(port, None, "GET", "/health") == (200, {"status": "ok", "task": "embed"})
+    assert 'of ["text"]' in ask(port, None, "GET", "/")[1]
+    schema = ask(port, None, "GET", "/openapi.json")[1]["paths"]["/predict"]["post"]
+    assert "text" in json.dumps(schema["requestBody"])
+    assert ask(port, None, "GET", "/docs")[0] == 200
+
+
+def test_a_closed_batcher_takes_no_more():
+    batcher = DynamicBatcher(counting_predictor(), 8)
+    batcher.close()
+    assert not batcher.is_alive()
+    with pytest.raises(QueueFull):
+        batcher.submit([], 1.0)
+
+
+def fuzzed(number):
+    """A request with one thing wrong, or perhaps right, from its number."""
+    dice = random.Random(number)
+    good = json.dumps({"text": "some words of a text"}).encode()
+    body = bytearray(good)
+    kind = number % 6
+    if kind == 0:
+        for _ in range(dice.randrange(1, 4)):
+            body[dice.randrange(len(body))] = dice.randrange(256)
+    elif kind == 1:
+        body = body[:dice.randrange(len(body))]
+    elif kind == 2:
+        body = bytes(dice.randrange(256) for _ in range(dice.randrange(200)))
+    elif kind == 3:
+        depth = dice.randrange(1, 4000)
+        body = b'{"text": ' + b"[" * depth + b"]" * depth + b"}"
+    elif kind == 4:
+        value = dice.choice([None, True, 1e308, -1, [], {}, "x" * 30_000, "\ud83d", "\0", "🎈"])
+        body = json.dumps({dice.choice(["text", "records", "", "pair"]): value}).encode()
+    head = (f"POST /predict HTTP/1.1\r\nhost: a\r\nconnection: close\r\n"
+            f"content-length: {len(body)}\r\n\r\n").encode()
+    if kind == 5:
+        head = bytearray(head)
+        head[dice.randrange(len(head) - 4)] = dice.randrange(256)
+    return bytes(head) + bytes(body)
+
+
+def test_six_hundred_fuzzed_requests(shared):
+    port, _ = shared
+    with ThreadPoolExecutor(32) as pool:
+        answers = list(pool.map(lambda number: send(port, fuzzed(number)), range(600)))
+        good = list(pool.map(lambda _: ask(port, {"text": "fine"})[0], range(20)))
+    statuses = np.array([int(answer.split(b" ")[1]) if answer else 0 for answer in answers])
+    assert set(statuses) <= {200, 400, 404, 405, 408, 413, 422}  # 0 would be no answer
+    assert (statuses >= 400).sum() > 300 and (statuses == 200).sum() > 20
+    assert good == [200] * 20
