@@ -42,7 +42,7 @@ def sts_benchmark(model, data):
     from inference.embedding import embed
     from models.tasks import build_encoder
 
-    rows = _read_sts(data)
+    rows = read_sts(data)
     network, tokenizer, _ = open_checkpoint(model, build_encoder)
     first = embed(network, tokenizer, [row[0] for row in rows])
     second = embed(network, tokenizer, [row[1] for row in rows])
@@ -53,7 +53,8 @@ def sts_benchmark(model, data):
             "published": STS_PUBLISHED_SPEARMAN}
 
 
-def _read_sts(data):
+def read_sts(data):
+    """Rows of ``sentence1, sentence2, score`` from ``stsb-en-test.csv``, at any depth."""
     files = sorted(Path(data).rglob("stsb-en-test.csv"))
     if not files:
         raise InputError(data, "no stsb-en-test.csv in it", "name the folder of the STS benchmark")
