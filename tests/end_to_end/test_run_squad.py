@@ -70,6 +70,7 @@ def test_questions_without_an_answer_are_seen_in_the_file(tmp_path, squad, capsy
                    f"data.evaluation_file={IMPOSSIBLE}", "train.steps=1")
     assert {"has_answer_f1", "no_answer_f1", "best_f1"} <= set(result["held_out"])
     assert len(read(tmp_path / "run" / "null_odds.json")) == result["held_out"]["questions"]
+    capsys.readouterr()
     for value, file, says in (("false", IMPOSSIBLE, "without an answer"),
                               ("true", QUESTIONS, "an answer to every question")):
         code = squad(tmp_path / value, f"data.has_impossible={value}", f"data.train_file={file}",
