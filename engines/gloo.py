@@ -112,5 +112,5 @@ class Meeting:
         arrived = self.store.add(self.name, 1)
         while arrived < self.expected:
             time.sleep(pause)
-            pause = min(2 * pause, 0.05)
+            pause = min(2 * pause, 0.005)
             arrived = self.store.add(self.name, 0)

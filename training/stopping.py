@@ -20,6 +20,9 @@ class StopRequest:
         # Only the main thread may set handlers; elsewhere nothing is caught.
         if threading.current_thread() is threading.main_thread():
             self._before = {number: signal.signal(number, self._note) for number in self.SIGNALS}
+            for number in self.SIGNALS:
+                # Paddle's store takes a system call that a signal interrupts for a lost connection.
+                signal.siginterrupt(number, False)
         return self
 
     def __exit__(self, *exception):
