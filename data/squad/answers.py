@@ -33,7 +33,7 @@ class Answers:
                 for identity, entries in self.nbest.items()}
 
     def write(self, folder):
-        """Write ``predictions.json``, ``nbest.json`` and, where there are any, ``null_odds.json``."""
+        """Write ``predictions.json``, ``nbest.json`` and, if there are any, ``null_odds.json``."""
         for name, file in FILES.items():
             if name != "null_odds" or self.null_odds:
                 path = Path(folder) / file

