@@ -4,10 +4,10 @@ from typing import NamedTuple, Tuple
 
 import numpy as np
 
+from configs.data_schema import SquadConfig
 from configs.errors import InputError
 from data.squad.answers import find_answers
 from data.squad.features import features_of
-from data.squad.options import SquadOptions
 from data.squad.questions import Question, QuestionFile
 
 MASK = "[MASK]"
@@ -159,8 +159,8 @@ class Answer(Task):
         super().__init__(tokenizer, max_tokens, settings)
         length = min(384, max_tokens)
         question = min(64, length // 4)
-        self.options = SquadOptions(
-            max_sequence_length=length, max_query_length=question,
+        self.options = SquadConfig(
+            sequence_length=length, max_query_length=question,
             document_stride=min(128, length - question - 3), cache="")
 
     def read(self, record):
@@ -181,7 +181,7 @@ class Answer(Task):
 
     def answer(self, reading, outputs):
         questions, features = reading.context
-        logits = np.full((2, len(outputs), self.options.max_sequence_length), np.nan, np.float32)
+        logits = np.full((2, len(outputs), self.options.sequence_length), np.nan, np.float32)
         for window, found in enumerate(outputs):
             for number, name in enumerate(("start_logits", "end_logits")):
                 logits[number, window, :len(found[name])] = found[name]
