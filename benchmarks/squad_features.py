@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 from configs.command_line import Parser, run
+from configs.data_schema import SquadConfig
 from data.squad.features import open_features
-from data.squad.options import SquadOptions
 from data.squad.questions import read_questions
 
 
@@ -25,7 +25,7 @@ def main(argv=None):
         parser.error("--workers must be 1 or more")
     with tempfile.TemporaryDirectory() as cache:
         figures = measure(arguments.data, arguments.vocabulary, not arguments.cased,
-                          SquadOptions(cache=cache), arguments.workers)
+                          SquadConfig(cache=cache), arguments.workers)
     text = json.dumps(figures, indent=2)
     print(text)
     if arguments.output:

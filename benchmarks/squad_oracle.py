@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from configs.command_line import Parser, run
+from configs.data_schema import SquadConfig
 from data.squad import scoring
 from data.squad.answers import find_answers
 from data.squad.features import open_features
-from data.squad.options import SquadOptions
 from data.squad.questions import read_questions
 
 SURE = 10.0
@@ -35,8 +35,8 @@ def main(argv=None):
     arguments = _parser().parse_args(argv)
     questions = read_questions(arguments.data)
     options = replace(
-        SquadOptions(cache=arguments.cache or ""),
-        max_sequence_length=arguments.max_sequence_length,
+        SquadConfig(cache=arguments.cache or ""),
+        sequence_length=arguments.sequence_length,
         document_stride=arguments.document_stride)
     result = check(questions, arguments.vocabulary, not arguments.cased, options,
                    arguments.rules)
@@ -53,7 +53,7 @@ def check(questions, vocabulary, lower_case, options, rules):
     Args:
         questions: a ``QuestionFile``.
         vocabulary, lower_case: of the tokenizer.
-        options: ``SquadOptions``; the longest answer is taken from the file.
+        options: ``SquadConfig``; the longest answer is taken from the file.
         rules: of ``scoring.RULES``; None guesses by the questions.
 
     Returns:
@@ -113,7 +113,7 @@ def _choose(features, questions, number):
 
 def _logits(features, chosen, options):
     """Start and end logits ``[windows, slots]`` that are sure of the choices, or of [CLS]."""
-    shape = len(features.window_question), options.max_sequence_length
+    shape = len(features.window_question), options.sequence_length
     start_logits, end_logits = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
     for window, question in enumerate(features.window_question):
         choice, first = chosen[question], features.window_first[window]
@@ -143,7 +143,7 @@ def _parser():
     parser.add_argument("--cased", action="store_true", help="do not lower-case")
     parser.add_argument("--rules", choices=scoring.RULES,
                         help="default: cmrc2018 for Chinese questions, else squad")
-    parser.add_argument("--max-sequence-length", type=int, default=384, metavar="TOKENS")
+    parser.add_argument("--sequence-length", type=int, default=384, metavar="TOKENS")
     parser.add_argument("--document-stride", type=int, default=128, metavar="TOKENS")
     parser.add_argument("--cache", metavar="DIR", help="keep the features there")
     parser.add_argument("--output", metavar="FILE", help="write the JSON there too")

@@ -84,6 +84,8 @@ class SquadConfig:
     """Reading comprehension: questions, and texts that hold the answers."""
 
     ENTRY_POINT = "run_squad.py"
+    SPECIAL_TOKENS = 3
+    """``[CLS] question [SEP] context [SEP]``"""
 
     task: Literal["squad"] = option("squad", "What is trained.")
     train_file: Optional[str] = option(
@@ -112,13 +114,9 @@ class SquadConfig:
     has_pooler = False
 
     @property
-    def max_sequence_length(self):
-        return self.sequence_length
-
-    @property
     def fewest_context_tokens(self):
         """Room for the context in a window of the longest question."""
-        return self.sequence_length - self.max_query_length - 3  # [CLS] and two [SEP]
+        return self.sequence_length - self.max_query_length - self.SPECIAL_TOKENS
 
     def check(self):
         check_positive(self, "data", "sequence_length", "document_stride", "max_query_length",

@@ -56,9 +56,9 @@ def find_answers(questions, features, start_logits, end_logits, options, with_im
     Args:
         questions: the ``QuestionFile``.
         features: its ``Features``.
-        start_logits, end_logits: float32 ``[windows, max_sequence_length]`` in the order of
+        start_logits, end_logits: float32 ``[windows, sequence_length]`` in the order of
             the text, NaN where none were computed.
-        options: ``SquadOptions``.
+        options: ``SquadConfig``.
         with_impossible: whether a question may have no answer; None takes it from the file.
 
     Returns:

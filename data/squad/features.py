@@ -22,7 +22,6 @@ from pathlib import Path
 import numpy as np
 
 from configs.errors import InputError
-from data.squad.options import SPECIAL_TOKENS
 from data.tokenizer import WordPieceTokenizer
 
 LAYOUT_VERSION = 1
@@ -118,7 +117,7 @@ def open_features(questions, vocabulary, lower_case, options, workers=None):
     Args:
         questions: a ``QuestionFile``.
         vocabulary, lower_case: of the tokenizer.
-        options: ``SquadOptions``.
+        options: ``SquadConfig``.
         workers: processes that make them, None for every core; the result does not depend
             on it.
 
@@ -265,7 +264,7 @@ def _tokens_between(starts, ends, start, end):
 
 def _add_windows(part, number, question_size, context_size, answer, options):
     """All windows of a question, with the places of its answer in each."""
-    room = options.max_sequence_length - SPECIAL_TOKENS - question_size
+    room = options.sequence_length - options.SPECIAL_TOKENS - question_size
     count = 1 + max(0, -(-(context_size - room) // options.document_stride))
     for first in range(0, count * options.document_stride, options.document_stride):
         size = min(room, context_size - first)
@@ -292,7 +291,7 @@ def _digest(questions, vocabulary, lower_case, options):
     """Of all that decides the features."""
     digest = hashlib.sha256(Path(vocabulary).read_bytes())
     settings = (LAYOUT_VERSION, metadata.version("tokenizers"), lower_case,
-                options.max_sequence_length, options.document_stride, options.max_query_length)
+                options.sequence_length, options.document_stride, options.max_query_length)
     digest.update(repr(settings).encode())
     for context in questions.contexts:
         digest.update(repr(context).encode("utf-8"))

@@ -24,7 +24,7 @@ class SquadData(SequenceData):
         """
         Args:
             features: a file's ``Features``.
-            options: ``SquadOptions``.
+            options: ``SquadConfig``.
             tokenizer, seed, is_training, fixed_length: as in ``SequenceData``.
 
         Raises:
@@ -37,7 +37,7 @@ class SquadData(SequenceData):
         if not len(windows):
             raise InputError("data", "no question has an answer to learn",
                              "see what is told of the file's answers")
-        super().__init__(features.lengths, windows, options.max_sequence_length, tokenizer,
+        super().__init__(features.lengths, windows, options.sequence_length, tokenizer,
                          options.sequences_per_row, options.cache, seed, is_training,
                          fixed_length)
 
@@ -77,9 +77,9 @@ def window_logits(data, compute, rows_at_once):
         rows_at_once: rows of a batch.
 
     Returns:
-        two float32 arrays ``[windows, max_sequence_length]`` as ``find_answers`` takes them.
+        two float32 arrays ``[windows, sequence_length]`` as ``find_answers`` takes them.
     """
-    shape = len(data.features.lengths), data.options.max_sequence_length
+    shape = len(data.features.lengths), data.options.sequence_length
     start_logits, end_logits = (np.full(shape, np.nan, np.float32) for _ in range(2))
     for consumed in range(0, len(data), rows_at_once):
         batch, windows = (read(consumed, rows_at_once) for read in (data.batch, data.windows_of))
@@ -96,7 +96,7 @@ def gather_logits(logits, windows, batch, out):
         logits: ``[rows, slots]``.
         windows: int ``[rows, depth]``: which windows stand in the rows.
         batch: the rows' ``Batch``.
-        out: ``[windows, max_sequence_length]``, filled in place; start it with NaN.
+        out: ``[windows, sequence_length]``, filled in place; start it with NaN.
     """
     row, slot = np.nonzero(batch.sequence_id)
     window = windows[row, batch.sequence_id[row, slot] - 1]

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import squad_oracle
+from configs.data_schema import SquadConfig
 from data.squad import scoring
 from data.squad.features import open_features
-from data.squad.options import SquadOptions
 from data.squad.questions import read_questions
 
 REAL = Path("../shared/data/qa")
@@ -30,7 +30,7 @@ def test_published_scores(data, predictions, exact, f1, missing):
 
 def test_window_count_is_that_of_google(tmp_path):
     # Google's run_squad.py tells 10,833 for the development set of v1.1, 384 tokens, stride 128.
-    options = SquadOptions(cache=str(tmp_path))
+    options = SquadConfig(cache=str(tmp_path))
     found = open_features(read_questions(REAL / "squad_dev_v1.1_rebuilt.json.gz"),
                           f"{VOCABULARIES}/bert_base_uncased.txt", True, options)
     assert len(found.window_question) == 10833
@@ -43,7 +43,7 @@ def test_window_count_is_that_of_google(tmp_path):
     ("cmrc2018_trial.squad.json.gz", "bert_base_chinese", {})])
 def test_true_answers_come_back(name, vocabulary, exceptions):
     result = squad_oracle.check(read_questions(REAL / name), f"{VOCABULARIES}/{vocabulary}.txt",
-                                True, SquadOptions(max_sequence_length=512, cache=""), None)
+                                True, SquadConfig(sequence_length=512, cache=""), None)
     assert {entry["id"]: entry["reason"] for entry in result["exceptions"]} == exceptions
     if not exceptions:
         assert result["has_text"]["exact_match"] == result["has_text"]["f1"] == 100

@@ -12,11 +12,11 @@ import transformers
 from transformers.data.metrics import squad_metrics
 from transformers.data.processors import squad as processors
 
+from configs.data_schema import SquadConfig
 from configs.schema import ModelConfig
 from data.squad import scoring
 from data.squad.answers import find_answers
 from data.squad.features import make_features
-from data.squad.options import SquadOptions
 from data.squad.questions import read_questions
 from models.tasks import build_for_question_answering
 from models.weights import huggingface
@@ -26,7 +26,7 @@ from tests.parity.comparison import assert_same_gradients
 
 FIXTURES = Path("tests/fixtures/squad")
 VOCABULARY = "data/vocabularies/bert_base_uncased.txt"
-OPTIONS = SquadOptions(max_sequence_length=128, document_stride=48, max_query_length=24, cache="")
+OPTIONS = SquadConfig(sequence_length=128, document_stride=48, max_query_length=24, cache="")
 
 
 def their_features(name, is_training=True):
@@ -37,7 +37,7 @@ def their_features(name, is_training=True):
     tokenizer = transformers.BertTokenizer(VOCABULARY)
     processors.squad_convert_example_to_features_init(tokenizer)
     return [processors.squad_convert_example_to_features(
-        example, OPTIONS.max_sequence_length, OPTIONS.document_stride, OPTIONS.max_query_length,
+        example, OPTIONS.sequence_length, OPTIONS.document_stride, OPTIONS.max_query_length,
         "max_length", is_training) for example in examples]
 
 
@@ -63,7 +63,7 @@ def test_windows_and_their_labels(name, tighter):
 def test_null_odds_and_best_answers():
     """With logits that are sure of a span, where both count the same windows and spans."""
     questions = read_questions(FIXTURES / "squad_v2.0.json")
-    options = replace(OPTIONS, max_sequence_length=384, document_stride=128)
+    options = replace(OPTIONS, sequence_length=384, document_stride=128)
     ours = make_features(questions, VOCABULARY, True, options)
     random = np.random.default_rng(0)
     start, end = (random.normal(size=(len(ours.lengths), 384)).astype(np.float32)

@@ -10,14 +10,14 @@ import pytest
 
 from benchmarks import squad_oracle
 from configs.command_line import run
+from configs.data_schema import SquadConfig
 from data.squad.answers import find_answers
 from data.squad.features import make_features
-from data.squad.options import SquadOptions
 from data.squad.questions import Answer, Question, QuestionFile, read_questions
 
 FIXTURES = Path("tests/fixtures/squad")
 ENGLISH = "data/vocabularies/bert_base_uncased.txt"
-OPTIONS = SquadOptions(max_sequence_length=16, document_stride=4, max_query_length=4,
+OPTIONS = SquadConfig(sequence_length=16, document_stride=4, max_query_length=4,
                        max_answer_length=3, n_best=5, cache="")
 
 
@@ -165,7 +165,7 @@ def test_files(tmp_path):
 def test_true_answers_come_back(name, vocabulary, reasons, tmp_path, capsys):
     output = tmp_path / "oracle.json"
     assert run(squad_oracle.main, [str(FIXTURES / f"{name}.json"), "--vocabulary", vocabulary,
-                                   "--max-sequence-length", "512", "--output", str(output)]) == 0
+                                   "--sequence-length", "512", "--output", str(output)]) == 0
     result = json.loads(output.read_text("utf-8"))
     assert result["reasons"] == reasons
     if not reasons:
@@ -177,12 +177,12 @@ def test_true_answers_come_back(name, vocabulary, reasons, tmp_path, capsys):
 def test_the_oracle_tells_answers_that_cannot_come_back():
     questions = read_questions(FIXTURES / "cmrc2018_trial.json")
     result = squad_oracle.check(questions, "data/vocabularies/bert_base_chinese.txt", True,
-                                SquadOptions(max_sequence_length=384, cache=""), None)
+                                SquadConfig(sequence_length=384, cache=""), None)
     assert [(entry["id"], entry["reason"]) for entry in result["exceptions"]] == [
         ("TRIAL_422_QUERY_0", "no window")]
     assert result["has_text"]["exact_match"] == pytest.approx(100 * 15 / 16)
     lost = replace(questions, questions=(replace(
         questions.questions[0], answers=(Answer("nowhere", 0),)),))
     result = squad_oracle.check(lost, "data/vocabularies/bert_base_chinese.txt", True,
-                                SquadOptions(cache=""), None)
+                                SquadConfig(cache=""), None)
     assert result["reasons"] == {"absent": 1} and result["has_text"]["questions"] == 0

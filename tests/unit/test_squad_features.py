@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from configs.data_schema import SquadConfig
 from configs.errors import InputError
 from data.squad import features as module
 from data.squad.features import UNKNOWN, Features, make_features, open_features
-from data.squad.options import SquadOptions
 from data.squad.questions import Answer, Question, QuestionFile, read_questions
 from data.tokenizer import WordPieceTokenizer
 
 FIXTURES = Path("tests/fixtures/squad")
 ENGLISH = "data/vocabularies/bert_base_uncased.txt"
 CHINESE = "data/vocabularies/bert_base_chinese.txt"
-PLAIN = SquadOptions(cache="")
+PLAIN = SquadConfig(cache="")
 
 
 def one(context, answer="", start=0, question="what ?", impossible=False):
@@ -105,7 +105,7 @@ def test_layout_of_a_window():
 
 def test_windows_slide_by_the_stride_and_know_their_answer():
     words = [f"w{n}" for n in range(10)]  # each of two tokens
-    options = SquadOptions(max_sequence_length=17, document_stride=4, max_query_length=4, cache="")
+    options = SquadConfig(sequence_length=17, document_stride=4, max_query_length=4, cache="")
     found = windows_of(" ".join(words), options, answer="w5 w6", start=15, question="a b")
     assert found.window_first.tolist() == [0, 4, 8]
     assert found.window_size.tolist() == [12, 12, 12]
@@ -172,7 +172,7 @@ def test_workers_change_nothing(monkeypatch):
 
 
 def test_features_are_kept_by_what_they_are_made_of(tmp_path, monkeypatch):
-    options = SquadOptions(cache=str(tmp_path / "cache"))
+    options = SquadConfig(cache=str(tmp_path / "cache"))
     questions = read_questions(FIXTURES / "squad_v1.1.json")
     first = open_features(questions, ENGLISH, True, options)
     files = os.listdir(options.cache)
@@ -195,7 +195,7 @@ def test_features_are_kept_by_what_they_are_made_of(tmp_path, monkeypatch):
 
 
 def test_a_broken_cache_is_made_anew_and_one_that_cannot_be_written_does_without(tmp_path):
-    options = SquadOptions(cache=str(tmp_path))
+    options = SquadConfig(cache=str(tmp_path))
     questions = one("one two", "two", 4)
     first = open_features(questions, ENGLISH, True, options)
     (path,) = tmp_path.iterdir()
@@ -209,7 +209,7 @@ def test_a_broken_cache_is_made_anew_and_one_that_cannot_be_written_does_without
 
 
 def test_several_may_write_the_cache_at_once(tmp_path):
-    options = SquadOptions(cache=str(tmp_path))
+    options = SquadConfig(cache=str(tmp_path))
     questions = read_questions(FIXTURES / "squad_v2.0.json")
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: open_features(questions, ENGLISH, True, options),

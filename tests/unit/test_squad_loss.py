@@ -4,10 +4,10 @@ import numpy as np
 import paddle
 import pytest
 
+from configs.data_schema import SquadConfig
 from configs.schema import ModelConfig
 from data.batch import Batch
 from data.squad.features import make_features
-from data.squad.options import SquadOptions
 from data.squad.questions import Answer, Question, QuestionFile
 from data.squad.rows import SquadData
 from data.tokenizer import WordPieceTokenizer
@@ -19,7 +19,7 @@ SIZES = {"vocabulary": VOCABULARY, "vocab_size": 30522, "hidden_size": 32,
          "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64,
          "max_position_embeddings": 64, "hidden_dropout_prob": 0.0,
          "attention_probs_dropout_prob": 0.0}
-OPTIONS = SquadOptions(max_sequence_length=64, document_stride=16, max_query_length=16,
+OPTIONS = SquadConfig(sequence_length=64, document_stride=16, max_query_length=16,
                        sequences_per_row=3, cache="")
 
 

@@ -6,17 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from configs.data_schema import SquadConfig
 from configs.errors import InputError
 from data.batch import join_batches
 from data.squad.features import UNKNOWN, make_features
-from data.squad.options import SquadOptions
 from data.squad.questions import Answer, Question, QuestionFile, read_questions
 from data.squad.rows import SquadData, gather_logits, window_logits
 from data.tokenizer import WordPieceTokenizer
 
 FIXTURES = Path("tests/fixtures/squad")
 ENGLISH = "data/vocabularies/bert_base_uncased.txt"
-OPTIONS = SquadOptions(max_sequence_length=384, sequences_per_row=4, cache="")
+OPTIONS = SquadConfig(sequence_length=384, sequences_per_row=4, cache="")
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +144,7 @@ def test_windows_that_fill_a_row_to_its_last_slot(tokenizer):
     questions = QuestionFile("made", contexts, tuple(
         Question(str(n), "?", n, (Answer(context[0], 0),), False)
         for n, context in enumerate(contexts)))
-    options = SquadOptions(max_sequence_length=13, document_stride=4, max_query_length=2,
+    options = SquadConfig(sequence_length=13, document_stride=4, max_query_length=2,
                            sequences_per_row=3, cache="")
     features = make_features(questions, ENGLISH, True, options)
     assert features.lengths.tolist() == [13, 6, 5]
