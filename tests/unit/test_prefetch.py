@@ -29,6 +29,18 @@ def test_prefetched_batches_are_the_same(tiny_config, monkeypatch):
         prefetched.close()
 
 
+def test_the_batches_ahead_of_each_replica_are_its_own(tiny_config):
+    config = tiny_config("train.global_batch_size=8")
+    data, prefetched = open_pretraining_data(config), PrefetchedData(config, "train", 1)
+    try:
+        # The second of two replicas reads the last 4 of every 8 rows.
+        for consumed in (4, 12):
+            assert_same(prefetched.batch(consumed, 4), data.batch(consumed, 4))
+            assert list(prefetched.waiting) == [(consumed + 8, 4), (consumed + 16, 4)]
+    finally:
+        prefetched.close()
+
+
 def test_replicas_together_read_every_sample_once(tiny_config):
     data = open_pretraining_data(tiny_config())
     whole = data.batch(24, 24)
