@@ -41,6 +41,9 @@ class DataConfig:
     masking: Literal["token", "whole_word", "ngram"] = option(
         "token", "What is masked together: a token, a word, or (ERNIE) a phrase of up to "
                  "max_ngram words.")
+    held_out_masking: Optional[Literal["token", "whole_word", "ngram"]] = option(
+        None, "The same for held-out text, so that recipes that mask differently can be compared; "
+              "null is as in training.")
     max_ngram: int = option(3, "Longest phrase in words, for masking: ngram.")
     sequences_per_row: int = option(
         1, "Most sequences that are packed into a row; 1 does not pack.")

@@ -145,12 +145,15 @@ class PretrainingData:
 
     def _draw_masked(self, maskable, continues, token_counts, most, epoch, numbers):
         data, seed = self.config.data, self.config.train.seed
-        if data.masking == "token":
+        kind = data.masking
+        if self.split == "held_out":
+            kind = data.held_out_masking or kind
+        if kind == "token":
             return masking.choose_masked(maskable, token_counts, data.masked_lm_probability, most,
                                          seed, epoch, numbers)
         return masking.choose_masked_words(
             maskable, continues, token_counts, data.masked_lm_probability, most, seed, epoch,
-            numbers, data.max_ngram if data.masking == "ngram" else 1)
+            numbers, data.max_ngram if kind == "ngram" else 1)
 
     def _weigh(self, arrays):
         """A Batch whose weights make means over these rows, so that micro batches add up."""

@@ -319,3 +319,17 @@ def test_samples_are_cut_once_and_then_mapped(tiny_config, tmp_path, prepared, m
     kept.write_bytes(kept.read_bytes()[:200])
     with pytest.raises(InputError, match="is damaged; remove the file"):
         PretrainingData(tiny_config(f"data.directory={folder}"))
+
+
+def test_held_out_text_can_be_masked_otherwise(tiny_config):
+    """As a recipe that masks tokens would, so that both can be compared."""
+    batches = {}
+    for name, options in (("mixed", ["data.masking=ngram", "data.held_out_masking=token"]),
+                          ("ngram", ["data.masking=ngram"]), ("token", ["data.masking=token"])):
+        config = tiny_config(*options)
+        batches[name] = [PretrainingData(config, split).batch(0, 8)
+                         for split in ("train", "held_out")]
+    for number, other in ((0, "ngram"), (1, "token")):
+        for key, array in batches["mixed"][number].inputs.items():
+            assert np.array_equal(array, getattr(batches[other][number], key))
+    assert not np.array_equal(batches["mixed"][1].input_ids, batches["ngram"][1].input_ids)
