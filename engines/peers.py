@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 import time
+from pathlib import Path
 
 import paddle.distributed as dist
 
@@ -31,12 +32,13 @@ class Peers:
         self.rank = rank
         self.is_leaving, self.verdict = False, threading.Event()
         everyone = []
-        dist.all_gather_object(everyone, (rank, os.getpid(), socket.gethostname()))
-        if not hasattr(os, "pidfd_open"):  # not Linux 5.3
+        dist.all_gather_object(everyone, (rank, os.getpid(), _machine()))
+        try:
+            self.watched = {os.pidfd_open(pid): (other, pid) for other, pid, machine in everyone
+                            if machine == _machine() and other != rank}
+            self.launcher = os.pidfd_open(os.getppid())
+        except (AttributeError, OSError):  # not Linux 5.3: messages about sockets it will be
             return
-        self.watched = {os.pidfd_open(pid): (other, pid) for other, pid, host in everyone
-                        if host == socket.gethostname() and other != rank}
-        self.launcher = os.pidfd_open(os.getppid())
         # A daemon, so that it keeps no process alive.
         threading.Thread(target=self._watch, daemon=True).start()
         self._excepthook, sys.excepthook = sys.excepthook, self._on_exception
@@ -81,6 +83,14 @@ class Peers:
         if self.verdict.wait(_SECONDS_FOR_THE_KERNEL):
             time.sleep(2 * _SECONDS_FOR_THE_LAUNCHER)
         self._excepthook(kind, error, trace)
+
+
+def _machine():
+    """What processes have in common that know one another by their process ids."""
+    if not os.path.exists("/proc/self/ns/pid"):
+        return socket.gethostname()
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+    return boot, os.readlink("/proc/self/ns/pid")
 
 
 def _exit_status(pid):
