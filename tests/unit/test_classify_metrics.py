@@ -54,6 +54,7 @@ def test_correlations():
     ("O I-PER", {("PER", 1, 1)}),
     ("B-PER I-PER E-PER S-LOC", {("PER", 0, 2), ("LOC", 3, 3)}),
     ("B-X M-X E-X B-X", {("X", 0, 2), ("X", 3, 3)}),
+    ("B-X E-X I-X", {("X", 0, 1), ("X", 2, 2)}),
     ("B-X I-X L-X U-X", {("X", 0, 2), ("X", 3, 3)}),
     ("O O", set()), ("", set())])
 def test_spans(tags, spans):

@@ -2,7 +2,10 @@
 
 import csv
 import gzip
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -91,8 +94,29 @@ def test_what_ends_a_line_and_what_does_not(tmp_path):
     table = read(tmp_path, "a.tsv", text)
     assert table.columns == {"label": ["1", "0"], "text": ["a\u2028b\x85c\u2029", "d"]}
     assert "1 blank lines left out" in table.description()
+    quoted = read(tmp_path, "a.csv", 'label,text\r\n1,a\u2028b\r\n0,"c, d"\r\n')
+    assert quoted.columns["text"] == ["a\u2028b", "c, d"]
     packed = write(tmp_path, "a.tsv.gz", gzip.compress(text.encode()))
     assert read_table(packed, ORDINARY).columns == table.columns
+
+
+@pytest.mark.parametrize("text", ["label\ttext_a\n1\t好\n", "qid\tlabel\ttext_a\n7\t1\t好\n",
+                                  "text_a\tlabel\n好\t1\n"])
+def test_columns_are_found_by_their_names(tmp_path, text):
+    """ChnSentiCorp goes about in several layouts."""
+    options = ClassifyConfig(text_column="text_a")
+    examples = make_examples(read(tmp_path, "dev.tsv", text), options, ("0", "1"))
+    assert (examples.texts, examples.labels.tolist()) == (("好",), [1])
+
+
+def test_the_locale_does_not_matter(tmp_path):
+    path = write(tmp_path, "a.tsv", "\ufefflabel\ttext\r\n1\t好 é\r\n0\tx\r\n")
+    code = ("from configs.data_schema import ClassifyConfig\n"
+            "from data.classify.tables import read_table\n"
+            f"print(ascii(read_table({str(path)!r}, ClassifyConfig()).columns))")
+    done = subprocess.run([sys.executable, "-X", "utf8=0", "-c", code], capture_output=True,
+                          text=True, env={**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"})
+    assert done.stdout.strip() == r"{'label': ['1', '0'], 'text': ['\u597d \xe9', 'x']}"
 
 
 def test_fields_between_spaces(tmp_path):
