@@ -2,8 +2,6 @@
 
 import numpy as np
 
-ROUNDED_TO = 8
-"""Rows have a multiple of so many slots: fewer shapes, and aligned products."""
 BATCH_COST = 32
 """Slots that take as long as what a batch costs by itself: more padding than that is not worth
 saving a batch"""
@@ -11,7 +9,7 @@ saving a batch"""
 _BY_SLOT = ("start_logits", "end_logits")
 
 
-def batches_by_length(lengths, batch_tokens, most_rows=None, max_tokens=None, rounded_to=ROUNDED_TO):
+def batches_by_length(lengths, batch_tokens, most_rows=None, max_tokens=None, rounded_to=1):
     """Put rows of like length together, the longest first.
 
     Args:

@@ -23,6 +23,7 @@ class Graph(nn.Layer):
 
     more_inputs = ()
     outputs = ()
+    rounded_to = 1
 
     def __init__(self, network):
         super().__init__()

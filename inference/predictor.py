@@ -7,9 +7,9 @@ import numpy as np
 
 from configs.errors import InputError
 from configs.inference_schema import InferenceConfig
-from inference.batching import ROUNDED_TO, batches_by_length, make_arrays, split_outputs
+from inference.batching import batches_by_length, make_arrays, split_outputs
 from inference.exported import is_exported, read_exported
-from inference.tasks import TASKS
+from inference.tasks import TASKS, Piece
 
 _KEPT_LATENCIES = 10_000
 _WARM_UP_LENGTHS = (8, 32, 128)
@@ -22,7 +22,7 @@ class Predictor:
         """
         Args:
             task: a ``Task``.
-            runner: with ``run(arrays)``, as ``inference.runners``.
+            runner: with ``run(arrays)`` and ``rounded_to``, as ``inference.runners``.
             settings: ``InferenceConfig``.
         """
         self.task, self.runner, self.settings = task, runner, settings
@@ -68,8 +68,6 @@ class Predictor:
 
     def warm_up(self):
         """Compute some made-up rows, so that the first answer is as fast as the others."""
-        from inference.tasks import Piece
-
         tokenizer = self.task.tokenizer
         for length in _WARM_UP_LENGTHS:
             length = min(length, self.settings.fixed_length or self.task.max_tokens)
@@ -95,7 +93,7 @@ class Predictor:
             return batches_by_length(lengths, settings.fixed_rows * settings.fixed_length,
                                      settings.fixed_rows, rounded_to=settings.fixed_length)
         return batches_by_length(lengths, settings.batch_tokens, settings.most_rows,
-                                 self.task.max_tokens, ROUNDED_TO)
+                                 self.task.max_tokens, self.runner.rounded_to)
 
     def _compute_batch(self, pieces, slots):
         arrays = make_arrays(pieces, slots, self.task.tokenizer.pad, self.settings.fixed_rows)

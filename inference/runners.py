@@ -44,6 +44,8 @@ class PaddleRunner:
             raise InputError(folder, f"Paddle cannot load it ({_last_line(error)})",
                              "export the checkpoint anew") from None
         self._predictor = predictor
+        # What compiles kernels for each shape gets fewer of them.
+        self.rounded_to = 1 if settings.device == "cpu" and not config.mkldnn_enabled() else 8
         self._inputs = {name: predictor.get_input_handle(name)
                         for name in predictor.get_input_names()}
         self._outputs = dict(zip(outputs, map(predictor.get_output_handle,
