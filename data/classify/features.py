@@ -5,6 +5,8 @@ from typing import Optional, Tuple
 
 import numpy as np
 
+_TEXTS_AT_ONCE = 10_000
+
 
 @dataclass(frozen=True)
 class Features:
@@ -43,12 +45,9 @@ def make_features(examples, tokenizer, options):
 
 
 def _label_texts(examples, tokenizer, length):
-    first = [np.array(ids, np.int32) for ids in tokenizer.encode(examples.texts)]
-    second = [np.zeros(0, np.int32)] * len(first)
-    if examples.pairs:
-        second = [np.array(ids, np.int32) for ids in tokenizer.encode(examples.pairs)]
-    blank = sum(not len(ids) for ids in first)
-    blank += sum(not len(ids) for ids in second) if examples.pairs else 0
+    first = _encode(tokenizer, examples.texts)
+    second = _encode(tokenizer, examples.pairs or [""] * len(first))
+    blank = sum(not len(ids) for ids in (*first, *(second if examples.pairs else ())))
     cut = 0
     for number, ids in enumerate(zip(first, second)):
         room = length - 2 - bool(len(ids[1]))
@@ -61,6 +60,16 @@ def _label_texts(examples, tokenizer, length):
                     _lengths(first, second),
                     _notices((blank, "texts without a token"),
                              (cut, f"rows longer than {length} tokens were cut")))
+
+
+def _encode(tokenizer, texts):
+    """Token ids of each text, int32; a line end inside a text is a space to BERT."""
+    encoded = []
+    for begin in range(0, len(texts), _TEXTS_AT_ONCE):
+        lines = [text.replace("\n", " ") for text in texts[begin:begin + _TEXTS_AT_ONCE]]
+        tokens, counts, _ = tokenizer.encode_sentences(lines)
+        encoded += np.split(tokens.astype(np.int32), np.cumsum(counts)[:-1])
+    return encoded
 
 
 def cut_longest(first, second, room):
@@ -84,16 +93,17 @@ def _label_words(examples, tokenizer, length):
     """
     room = length - 2
     sequences, places, labels, rows, cut, unknown, split = [], [], [], [], 0, 0, 0
+    of_word = iter(_encode(tokenizer, [word for words in examples.texts for word in words]))
     for row, words in enumerate(examples.texts):
-        pieces = tokenizer.encode(words)
-        unknown += sum(not ids for ids in pieces)
+        pieces = [next(of_word) for _ in words]
+        unknown += sum(not len(ids) for ids in pieces)
         cut += sum(len(ids) > room for ids in pieces)
-        pieces = [ids[:room] or [tokenizer.unknown] for ids in pieces]
+        pieces = [ids[:room] if len(ids) else np.array([tokenizer.unknown]) for ids in pieces]
         parts = _parts([len(ids) for ids in pieces], room)
         split += len(parts) > 1
         for begin, end in parts:
             sizes = [len(ids) for ids in pieces[begin:end]]
-            sequences.append(np.array(sum(pieces[begin:end], []), np.int32))
+            sequences.append(np.concatenate([[], *pieces[begin:end]]).astype(np.int32))
             places.append(np.cumsum([1, *sizes[:-1]], dtype=np.int32) if sizes
                           else np.zeros(0, np.int32))
             rows.append(row)

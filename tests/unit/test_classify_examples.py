@@ -5,7 +5,7 @@ import pytest
 
 from configs.data_schema import ClassifyConfig
 from configs.errors import InputError
-from data.classify.examples import find_label_names, make_examples
+from data.classify.examples import Examples, find_label_names, make_examples
 from data.classify.features import cut_longest, make_features
 from data.classify.tables import Table
 from data.tokenizer import WordPieceTokenizer
@@ -97,6 +97,13 @@ def test_the_longer_text_is_cut():
         for first in range(15):
             for second in range(15):
                 assert cut_longest(first, second, room) == google_cut(first, second, room)
+
+
+def test_tokens_are_those_of_the_tokenizer(tokenizer):
+    texts = ("Naïve café\u2028here", "line\nend", "a\tb\u00a0c\x00d", "中文，好 x", "x" * 120,
+             "“quoted”—dash…", "", "\u200bzero\u200bwidth", "don't 1,000.5 ##x [MASK]")
+    features = make_features(Examples("made", texts, None, None), tokenizer, ClassifyConfig())
+    assert [ids.tolist() for ids in features.first] == tokenizer.encode(texts)
 
 
 def test_texts_and_pairs_are_cut_and_counted(tokenizer):
