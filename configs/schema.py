@@ -233,6 +233,9 @@ class RunConfig:
              "of it.")
     engine_cache: Optional[str] = option(
         None, "IPU: folder that keeps compiled programs; null compiles at every start.")
+    ipu_operators: Optional[str] = option(
+        None, "IPU: library that python -m engines.ipu.custom_ops compiled, by which recompute "
+              "starts anew at every layer instead of every stage; null does without.")
     adam_decays_all: bool = option(
         False, "IPU: let adamw decay biases and layer norms too where the recipe spares them, "
                "which IPUs cannot; the one key by which their numbers differ from others'.")

@@ -32,6 +32,9 @@ def check_config(config):
     if train.moment_scale not in (1, run.loss_scale):
         raise InputError("train.moment_scale", f"{train.moment_scale:g} is not the loss scale, by "
                          "which alone IPUs scale moments", f"write {run.loss_scale or 1:g} or 1")
+    if run.ipu_operators and not run.recompute:
+        raise InputError("run.ipu_operators", "marks where recomputation starts anew, but "
+                         "run.recompute is false", "write null, or run.recompute: true")
     factor = run.embedding_serialization_factor
     if config.model.vocab_size % factor:
         raise InputError("run.embedding_serialization_factor", f"{factor} does not divide "

@@ -11,6 +11,7 @@ from configs.errors import InputError
 from data.batch import Batch
 from engines import placement as placements
 from engines.engine import Engine
+from engines.ipu import custom_ops
 from engines.ipu.backend import check_hardware, open_backend
 from engines.ipu.contract import check_config, check_program
 from engines.ipu.drawing import draw_stages
@@ -56,6 +57,8 @@ class IpuEngine(Engine):
         check_config(config)
         if not is_dry and config.run.device == "ipu":
             check_hardware()
+        if config.run.ipu_operators:
+            custom_ops.load(config.run.ipu_operators)
         self.config, self.updates, self.moments = config, 0, {}
         self._ahead, self._results = [], []
         self._compiled = None

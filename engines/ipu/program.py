@@ -5,6 +5,7 @@ from typing import Dict, NamedTuple, Optional, Tuple
 
 import paddle
 from paddle import static
+from paddle.common_ops_import import LayerHelper
 from paddle.utils import unique_name
 
 from engines.ipu.half import convert_to_half, core
@@ -49,7 +50,8 @@ def build_program(network, example, placement, run, train=None):
     with legacy_static_mode(), unique_name.guard(), static.program_guard(main, startup), \
             _variables_for(network):
         inputs, labels = _feeds(example.inputs), _feeds(example.labels, LABELS)
-        results = _append_network(network, inputs, labels, placement, main.global_block())
+        checkpoints = _checkpoints(placement) if train and run.ipu_operators else ()
+        results = _append_network(network, inputs, labels, placement, checkpoints)
         tune(main.global_block(), placement, run, train)
         learning_rate = append_update(results["loss"], train) if train else None
         if run.precision == "fp16":
@@ -107,17 +109,32 @@ def _feeds(arrays, prefix=""):
             for name, array in arrays.items()}
 
 
-def _append_network(network, inputs, labels, placement, block):
-    stream = inputs
+def _append_network(network, inputs, labels, placement, checkpoints):
+    stream, block = inputs, static.default_main_program().global_block()
     for part in network.parts():
         start, stage = len(block.ops), placement.stage_of(part.name)
         with _shard_guard(placement, stage):
             stream = part.run(stream)
+            if part.name in checkpoints:
+                stream = {**stream, "hidden": _mark_checkpoint(stream["hidden"])}
             if part.name == "heads" and labels:
                 stream = network.heads.loss(stream, labels)
         for operator in block.ops[start:]:
             operator._set_attr("op_namescope", f"/{part.name}/")
     return stream
+
+
+def _checkpoints(placement):
+    """Parts whose output is kept: layers, but for the last of a stage, which is kept anyway."""
+    return {part for stage in placement.stages for part in stage.parts[:-1]
+            if part.endswith("feed_forward")}
+
+
+def _mark_checkpoint(hidden):
+    helper = LayerHelper("checkpointoutput")
+    output = helper.create_variable_for_type_inference(hidden.dtype)
+    helper.append_op(type="checkpointoutput", inputs={"X": [hidden]}, outputs={"Out": [output]})
+    return output
 
 
 def _shard_guard(placement, stage):

@@ -1,0 +1,32 @@
+"""What needs Paddle in its legacy mode, in processes of its own: tests/ipu, and the entry point."""
+
+import subprocess
+import sys
+
+PIPELINE = "run.pipeline=[embeddings on 0, layer.0 on 1, 'layer.1, pooler, heads on 0']"
+
+
+def run_python(*arguments):
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True)
+
+
+def test_programs_contract_and_emulated_pod():
+    result = run_python("-m", "pytest", "-q", "--confcutdir", "tests/ipu", "tests/ipu")
+    assert result.returncode == 0, result.stdout[-4000:]
+
+
+def test_a_dry_run_shows_the_program_and_a_real_one_is_refused(tiny_overrides, tmp_path):
+    sets = [word for override in (*tiny_overrides, "train.decay_all_parameters=true",
+                                  "run.device=ipu", "train.global_batch_size=20", PIPELINE)
+            for word in ("--set", override)]
+    arguments = ["run_pretrain.py", "--config", "configs/pretrain/quickstart.yaml", *sets,
+                 "--output", str(tmp_path / "run")]
+    result = run_python(*arguments, "--dry-run")
+    assert result.returncode == 0, result.stderr
+    assert "are such as Paddle's IPU backend takes" in result.stdout
+    text = (tmp_path / "run/program.txt").read_text()
+    assert "stage 1 on IPU 1: layer.0.attention" in text and "softmax_with_cross_entropy(" in text
+    assert (tmp_path / "run/stages.png").read_bytes().startswith(b"\x89PNG")
+    result = run_python(*arguments[:-1], str(tmp_path / "other"))
+    assert result.returncode == 2 and not (tmp_path / "other").exists()
+    assert result.stderr.splitlines()[-1].startswith("error: run.device: ipu asked for, but")
