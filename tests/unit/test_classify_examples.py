@@ -5,6 +5,7 @@ import pytest
 
 from configs.data_schema import ClassifyConfig
 from configs.errors import InputError
+from configs.load import load_config
 from data.classify.examples import Examples, find_label_names, make_examples
 from data.classify.features import cut_longest, make_features
 from data.classify.tables import Table
@@ -158,3 +159,23 @@ def test_what_the_best_checkpoint_has():
     assert ClassifyConfig(objective="tokens", labels=["O", "B-X"]).measure == "span_f1"
     assert ClassifyConfig(objective="tokens", labels=["NN", "VB"]).measure == "token_f1"
     assert ClassifyConfig(metric="matthews").measure == "matthews"
+
+
+GLUE = (32, 2e-5, 3, 128, 0.1)  # Devlin et al. 2018, google-research/bert's README
+
+
+@pytest.mark.parametrize("name, published, measure", [
+    ("sst2", GLUE, "accuracy"), ("mrpc", GLUE, "f1"), ("rte", GLUE, "accuracy"),
+    ("stsb", GLUE, "spearman"), ("cola", GLUE, "matthews"),
+    # PaddlePaddle/ERNIE, ERNIE/script/run_{ChnSentiCorp,lcqmc,msra_ner}.sh
+    ("chnsenticorp", (24, 5e-5, 10, 256, 0.0), "accuracy"),
+    ("lcqmc", (32, 2e-5, 3, 128, 0.0), "accuracy"), ("msra_ner", (16, 5e-5, 3, 256, 0.0), "span_f1"),
+    # PaddlePaddle/PaddleNLP, examples/benchmark/clue/README.md
+    ("tnews", (32, 3e-5, 3, 128, 0.1), "accuracy")])
+def test_published_recipes(name, published, measure):
+    config = load_config(f"configs/classify/{name}.yaml", task="classify")
+    train, data = config.train, config.data
+    assert (train.global_batch_size, train.learning_rate, train.epochs, data.sequence_length,
+            train.warmup_ratio) == published
+    assert data.sequences_per_row == 1 and data.measure == measure
+    assert train.weight_decay == (0.0 if name == "lcqmc" else 0.01)

@@ -6,6 +6,8 @@ import os
 import random
 import subprocess
 import sys
+import xml.etree.ElementTree
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -216,3 +218,23 @@ def test_every_row_of_the_real_files(name, rows, labels, options):
     examples = make_examples(table, options, names)
     assert len(examples.texts) == len(examples.labels) == rows and all(examples.texts)
     assert not any("\t" in text or "\n" in text for text in examples.texts)
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="needs the files of GLUE and CLUE")
+@pytest.mark.parametrize("year, rows, others", [(1, 567, 284), (2, 400, 190), (3, 800, 388)])
+def test_every_row_of_rte(tmp_path, year, rows, others):
+    """The challenges' XML, laid out as GLUE does: tabs, and quotation marks that are text."""
+    with zipfile.ZipFile(REAL / "nltk/rte.zip") as archive:
+        root = xml.etree.ElementTree.fromstring(archive.read(f"rte/rte{year}_dev.xml"))
+    lines = ["index\tsentence1\tsentence2\tlabel"]
+    for pair in root:
+        label = pair.get("value") or pair.get("entailment")
+        texts = [" ".join(part.text.split()) for part in pair]
+        lines.append("\t".join([pair.get("id"), *texts, "entailment" if label in ("TRUE", "YES")
+                                else "not_entailment"]))
+    options = ClassifyConfig(text_column="sentence1", pair_column="sentence2")
+    table = read(tmp_path, "dev.tsv", "\n".join(lines) + "\n", text_column="sentence1")
+    assert find_label_names(table, options) == ("entailment", "not_entailment")
+    examples = make_examples(table, options, ("entailment", "not_entailment"))
+    assert len(examples.texts) == rows and examples.labels.sum() == others
+    assert "quotation marks are text" in table.description()
