@@ -44,8 +44,8 @@ def launch(processes, jobs, folder, timeout=600, threads=None):
     command = ([sys.executable] if processes == 1 else
                launcher(processes, folder / "log")) + [__file__, str(folder / "jobs.json")]
     names = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
-    done = subprocess.run(command, cwd=ROOT, env={**environment(), **names}, timeout=timeout, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    done = subprocess.run(command, cwd=ROOT, env={**environment(), **names}, timeout=timeout,
+                          text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode:
         raise RuntimeError(f"exit code {done.returncode}: {done.stdout[-3000:]}")
     return done.stdout

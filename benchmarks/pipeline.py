@@ -79,8 +79,9 @@ def measure(folder, arguments):
 def _job(folder, name, micro_batches, replicas, overrides, steps, trace=False):
     """A run whose replicas together compute ``micro_batches`` an update."""
     output = folder / f"{name}_of_{micro_batches}"
-    sets = [*SIZES, f"train.steps={steps}", f"train.global_batch_size={micro_batches * MICRO_BATCH}",
-            "train.warmup_steps=0", f"data.directory={folder / 'prepared'}", *overrides]
+    sets = [*SIZES, f"train.steps={steps}", "train.warmup_steps=0",
+            f"train.global_batch_size={micro_batches * MICRO_BATCH}",
+            f"data.directory={folder / 'prepared'}", *overrides]
     words = ["--config", CONFIG, "--output", str(output)]
     return Job([*words, *(word for override in sets for word in ("--set", override))],
                str(output / "trace") if trace else None)

@@ -39,9 +39,10 @@ SPLITS = {
 }
 RECIPES = {"bert": "configs/pretrain/quickstart.yaml",
            "ernie": "configs/pretrain/quickstart_ernie_zh.yaml"}
-SIZES = ["model.hidden_size=128", "model.num_hidden_layers=4", "model.num_attention_heads=2",
-         "model.intermediate_size=512", "train.global_batch_size=16", "run.micro_batch_size=2",
-         "train.log_every=1", "train.evaluation_rows=32", "run.peak_flops=1.0e+11"]
+SIZES = ["model.hidden_size=64", "model.num_hidden_layers=4", "model.num_attention_heads=2",
+         "model.intermediate_size=256", "data.sequence_length=64", "data.max_predictions=10",
+         "train.warmup_steps=4", "train.global_batch_size=8", "run.micro_batch_size=2",
+         "train.log_every=1", "train.evaluation_rows=8", "run.peak_flops=1.0e+11"]
 
 
 def main(argv=None):

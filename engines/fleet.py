@@ -9,7 +9,6 @@ import dataclasses
 import numpy as np
 import paddle
 import paddle.distributed as dist
-from paddle import nn
 from paddle.distributed import fleet
 from paddle.distributed.fleet.base import topology
 from paddle.distributed.fleet.meta_parallel import PipelineLayer, SharedLayerDesc
@@ -17,8 +16,8 @@ from paddle.distributed.fleet.meta_parallel import PipelineLayer, SharedLayerDes
 from configs.errors import Stopped
 from engines import gloo
 from engines.fleet_layout import Layout
+from engines.fleet_pieces import PartLayer, Share, append_weightless
 from engines.local import LocalEngine
-from engines.parts import STREAM
 from engines.peers import Peers
 
 
@@ -47,7 +46,7 @@ class FleetEngine(LocalEngine):
         self.stage_parameters = self._stage_parameters()
         self.owners = self._share_out() if self.config.run.shard_optimizer else None
         if make_optimizer:
-            self.optimizer = make_optimizer(_Share(self._own_parameters()))
+            self.optimizer = make_optimizer(Share(self._own_parameters()))
             self.optimizer.add_up = self._add_up
 
     def __exit__(self, kind, error, trace):
@@ -147,7 +146,7 @@ class FleetEngine(LocalEngine):
         whole = self.config.run.micro_batch_size * self.config.run.replicas
         missing = -len(batch) % whole
         if missing:
-            batch = _append_weightless(batch, missing)
+            batch = append_weightless(batch, missing)
         rows = len(batch) // self.config.run.replicas
         return batch.rows(self.replica * rows, (self.replica + 1) * rows)
 
@@ -286,14 +285,14 @@ class FleetEngine(LocalEngine):
     def _build_pipeline(self):
         layers = [self._layer_of(number, part) for number, part in enumerate(self.parts.parts)]
         self.layers = PipelineLayer(layers, topology=self.groups.topology(), loss_fn=self._loss,
-                                 seg_method=self.layout.first_parts())
+                                    seg_method=self.layout.first_parts())
         return fleet.distributed_model(self.layers)
 
     def _layer_of(self, number, part):
         if number in self.layout.holders_of_shared_weight():
-            return SharedLayerDesc("word_embeddings", _PartLayer, None, "shared_weight",
+            return SharedLayerDesc("word_embeddings", PartLayer, None, "shared_weight",
                                    self, number, part)
-        return _PartLayer(self, number, part)
+        return PartLayer(self, number, part)
 
     def _stage_parameters(self):
         """Parameters that this stage updates, by name. The word embedding is the first
@@ -328,49 +327,3 @@ class FleetEngine(LocalEngine):
         if group is None or group.nranks > 1:
             dist.all_reduce(tensor, group=group)
         return tensor.numpy().tolist()
-
-
-class _PartLayer(nn.Layer):
-    """A part as Paddle's pipeline wants it: a layer that takes and gives a tuple of tensors."""
-
-    def __init__(self, engine, number, part):
-        super().__init__()
-        self.run_part, self.number = engine.run_part, number
-        self.weight_of_network = engine.layout.shared_weight
-        self.held = nn.LayerList(part.layers)
-
-    @property
-    def shared_weight(self):
-        """The word embedding, in the stages that hold it."""
-        return self.weight_of_network()
-
-    def forward(self, stream):
-        if isinstance(stream, tuple):
-            stream = dict(zip(STREAM, stream))
-        stream = self.run_part(self.number, stream)
-        if "hidden" not in stream:
-            return stream
-        # Paddle frees what was sent, so what came in must not go out as the same tensor.
-        return tuple(stream[name] if not stream[name].stop_gradient else stream[name].detach()
-                     for name in STREAM if name in stream)
-
-
-class _Share:
-    """The parameters that an optimizer is made for."""
-
-    def __init__(self, parameters):
-        self.parameters = parameters
-
-    def named_parameters(self):
-        return self.parameters.items()
-
-
-def _append_weightless(batch, count):
-    """A batch with ``count`` more rows, the first ones again, that weigh 0."""
-    rows = np.arange(len(batch) + count) % len(batch)
-    labels = {name: array[rows] for name, array in batch.labels.items()}
-    for name, array in labels.items():
-        if name.endswith("_weights"):
-            array[len(batch):] = 0
-    inputs = {name: array[rows] for name, array in batch.inputs.items()}
-    return dataclasses.replace(batch, **inputs, labels=labels)
