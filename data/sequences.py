@@ -1,4 +1,4 @@
-"""Rows of whole sequences for fine-tuning: packed and shuffled in training, sorted in evaluation."""
+"""Rows of whole sequences for fine-tuning: packed in training, sorted in evaluation."""
 
 import os
 
@@ -53,7 +53,7 @@ class SequenceData:
             self.packing_report = packing.packing_report(self.packing, histogram, self.depth)
 
     def segments(self, number):
-        """Token ids of a sequence's two segments, without special tokens; the second may be empty."""
+        """Token ids of a sequence's two segments, no special ones; the second may be empty."""
         raise NotImplementedError
 
     def labels(self, present, is_present, lengths, slots):

@@ -18,6 +18,8 @@ from data.sources.streams import COMPRESSED, read_blocks, read_lines
 _FORMATS = {".tsv": "tsv", ".csv": "csv", ".json": "jsonl", ".jsonl": "jsonl", ".conll": "conll",
             ".bio": "conll"}
 _DELIMITERS = {"tsv": "\t", "csv": ","}
+_QUOTINGS = {"plain": "quotation marks are text", "quoted": "quotation marks enclose fields",
+             "none": "no quotation marks"}
 _LONGEST_FIELD = 1 << 24
 _DOCUMENT_MARK = "-DOCSTART-"
 
@@ -166,27 +168,24 @@ class _Reading:
 
 def _read_fields(path, text, kind, options):
     """A file of a row a line, or with quotation marks of a row in some lines."""
-    if kind == "spaces":
-        if not options.columns:
-            raise InputError(path, "fields between spaces have no names",
-                             "write data.columns, e.g. [label, text]")
+    if kind != "spaces":
+        reading = _read_delimited(text, _DELIMITERS[kind], options)
+    elif options.columns:
         parts = len(options.columns) - 1
-        split, name = (lambda line: line.split(" ", parts)), "fields between single spaces"
-        reading = _read_plain(text, split, len(options.columns))
+        reading = replace(_read_plain(text, lambda line: line.split(" ", parts), parts + 1),
+                          quoting="none")
     else:
-        reading, name = _read_delimited(text, _DELIMITERS[kind], options), f"{kind}, "
-        name += {"plain": "quotation marks are text", "quoted": "quotation marks enclose fields",
-                 "none": "no quotation marks"}[reading.quoting]
+        raise InputError(path, "fields between spaces have no names",
+                         "write data.columns, e.g. [label, text]")
     if reading.fault:
         line, problem = reading.fault
-        mend = "give every row all fields"
-        if reading.quoting != "none" and kind != "spaces":
-            mend += f" (read as data.quoting: {reading.quoting})"
-        raise InputError(f"{path}:{line}", problem, mend)
-    return _as_table(path, reading, name, options)
+        read_as = "" if reading.quoting == "none" else f" (read as data.quoting: {reading.quoting})"
+        raise InputError(f"{path}:{line}", problem, "give every row all fields" + read_as)
+    return _as_table(path, reading, kind, options)
 
 
-def _as_table(path, reading, name, options):
+def _as_table(path, reading, kind, options):
+    """The rows by the names of their columns, and what is to be said of the reading."""
     rows, lines = reading.rows, reading.lines
     if options.columns:
         if rows and rows[0] == list(options.columns):
@@ -199,7 +198,7 @@ def _as_table(path, reading, name, options):
     if len(set(names)) < len(names):
         raise InputError(f"{path}:1", f"a column stands twice in {_listed(names)}",
                          "name each once, or write data.columns if this is a row")
-    notes = [name]
+    notes = [kind] if kind == "spaces" else [kind, _QUOTINGS[reading.quoting]]
     if reading.blank_lines:
         notes.append(f"{reading.blank_lines:,} blank lines left out")
     columns = {column: [row[place] for row in rows] for place, column in enumerate(names)}

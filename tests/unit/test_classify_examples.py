@@ -117,7 +117,8 @@ def test_texts_and_pairs_are_cut_and_counted(tokenizer):
     assert words == ["one two three", "one", "", "a b c", "four", "", "b", "x y"]
     # [CLS] one two three [SEP] four [SEP]; an empty second text has no [SEP] of its own.
     assert features.lengths.tolist() == [7, 3, 4, 8]
-    assert features.notices == ("  2 texts without a token", "  1 rows longer than 8 tokens were cut")
+    assert features.notices == ("  2 texts without a token",
+                                "  1 rows longer than 8 tokens were cut")
     assert [label.tolist() for label in features.labels] == [[0], [1], [0], [1]]
 
 
@@ -139,9 +140,9 @@ def test_words_are_parted_into_sequences_and_none_is_lost(tokenizer):
 
 
 @pytest.mark.parametrize("values, says", [
-    ({"metric": "pearson"}, "data.metric: pearson is no metric of classification; write accuracy or "
-                            "f1 or macro_f1 or matthews"),
-    ({"metric": "f1", "labels": ["a", "b", "c"]}, "data.metric: f1 is of one label against another"),
+    ({"metric": "pearson"}, "data.metric: pearson is no metric of classification; write "
+                            "accuracy or f1 or macro_f1 or matthews"),
+    ({"metric": "f1", "labels": ["a", "b", "c"]}, "data.metric: f1 is of one label against"),
     ({"objective": "regression", "labels": ["a", "b"]}, "data.labels: a regression has none"),
     ({"objective": "tokens", "pair_column": "b"}, "data.pair_column: words are labelled in single"),
     ({"labels": ["a"]}, "data.labels: a: too few, or one stands twice; write 2 or more"),
@@ -169,7 +170,8 @@ GLUE = (32, 2e-5, 3, 128, 0.1)  # Devlin et al. 2018, google-research/bert's REA
     ("stsb", GLUE, "spearman"), ("cola", GLUE, "matthews"),
     # PaddlePaddle/ERNIE, ERNIE/script/run_{ChnSentiCorp,lcqmc,msra_ner}.sh
     ("chnsenticorp", (24, 5e-5, 10, 256, 0.0), "accuracy"),
-    ("lcqmc", (32, 2e-5, 3, 128, 0.0), "accuracy"), ("msra_ner", (16, 5e-5, 3, 256, 0.0), "span_f1"),
+    ("lcqmc", (32, 2e-5, 3, 128, 0.0), "accuracy"),
+    ("msra_ner", (16, 5e-5, 3, 256, 0.0), "span_f1"),
     # PaddlePaddle/PaddleNLP, examples/benchmark/clue/README.md
     ("tnews", (32, 3e-5, 3, 128, 0.1), "accuracy")])
 def test_published_recipes(name, published, measure):

@@ -21,7 +21,8 @@ MODEL = ModelConfig("bert", vocabulary=VOCABULARY, vocab_size=30522, hidden_size
                     num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
                     max_position_embeddings=64, hidden_dropout_prob=0.0,
                     attention_probs_dropout_prob=0.0)
-OBJECTIVES = {"classification": ["bad", "fair", "good"], "regression": [], "tokens": ["O", "B-X", "I-X"]}
+OBJECTIVES = {"classification": ["bad", "fair", "good"], "regression": [],
+              "tokens": ["O", "B-X", "I-X"]}
 WORDS = "one two unaffable four five embeddings seven eight nine ten eleven twelve".split()
 
 

@@ -146,7 +146,8 @@ def test_json_lines(tmp_path):
     assert table.lines == (1, 3)
     assert refusal(tmp_path, "a.jsonl", '{"text": 1, "label": 2}\n{"text": 1}\n') == (
         "/a.jsonl:2: has no 'label', but 'text'; the first row has 'text', 'label'")
-    assert refusal(tmp_path, "a.jsonl", '[1]\n') == "/a.jsonl:1: is no JSON object; give an object a line"
+    assert refusal(tmp_path, "a.jsonl", '[1]\n') == (
+        "/a.jsonl:1: is no JSON object; give an object a line")
     assert refusal(tmp_path, "a.jsonl", '{}\n{"a"\n').startswith("/a.jsonl:2: broken JSON")
 
 
