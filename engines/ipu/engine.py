@@ -24,6 +24,8 @@ from engines.local import measure_peak_flops
 # FLOP/s of a Mk2 IPU's matrix units, by what they multiply (Graphcore's data sheet of the GC200).
 PEAK_FLOPS = {"fp16": 250e12, "fp32": 62.5e12}
 
+_TINY = float(np.finfo(np.float32).tiny)
+
 
 class _Compiled(NamedTuple):
     """What is on the device."""
@@ -64,7 +66,7 @@ class IpuEngine(Engine):
         self._compiled = None
 
     def build(self, network, make_optimizer=None):
-        self.network, self.is_training = network, make_optimizer is not None
+        self.network = network
         self.placement = placements.resolve(self.config, network.pooler is not None)
         self.scope = core.Scope()
         self._put_weights()
@@ -110,22 +112,25 @@ class IpuEngine(Engine):
 
     def state(self):
         self._fetch_weights()
-        train, names = self.config.train, [n for n, _ in self.network.named_parameters()]
+        train = self.config.train
         kinds = [np.float16 if precision == "fp16" else np.float32
                  for precision in (train.first_moment_precision, train.second_moment_precision)]
         arrays = {}
-        for name in names:
+        for name, parameter in self.network.named_parameters():
             for number, kind in enumerate(kinds, 1):
-                arrays[f"{name}/moment{number}"] = self._read(_moment(name, number)).astype(kind)
+                zeros = np.zeros(parameter.shape)
+                arrays[f"{name}/moment{number}"] = self.moments.get(
+                    _moment(name, number), zeros).astype(kind)
             if train.optimizer == "adamw":
                 for number, beta in ((1, train.beta1), (2, train.beta2)):
-                    arrays[f"{name}/beta{number}_pow_acc"] = np.array(
-                        [beta ** (self.updates + 1)], np.float32)
+                    arrays[f"{name}/beta{number}_pow_acc"] = _power(beta, self.updates)
         if train.optimizer == "lamb":
             arrays["updates"] = np.array([self.updates], np.int64)
         return arrays
 
     def load_state(self, arrays):
+        self._fetch_weights()
+        self._release()
         arrays = dict(arrays)
         if "updates" in arrays:
             self.updates = int(arrays.pop("updates")[0])
@@ -252,8 +257,7 @@ class IpuEngine(Engine):
             for slot, beta in (("Beta1Pow", self.config.train.beta1),
                                ("Beta2Pow", self.config.train.beta2)):
                 if slot in operator.input_names and operator.input(slot):
-                    self._write(operator.input(slot)[0],
-                                np.array([beta ** (self.updates + 1)], np.float32))
+                    self._write(operator.input(slot)[0], _power(beta, self.updates))
 
     def _read(self, name):
         return np.array(self.scope.find_var(name).get_tensor())
@@ -310,8 +314,17 @@ def _moment_names(program):
             for slot in ("Moment1", "Moment2") if slot in operator.input_names]
 
 
+def _power(beta, updates):
+    """What Paddle keeps of the number of updates, never 0, for IPUs take its logarithm.
+
+    With beta1 0.9 that is exact up to 828 updates; IPUs that start anew later take the moments'
+    start for nearer than it is. LAMB without correction does not look at it.
+    """
+    return np.maximum(np.array([beta ** (updates + 1)]), _TINY).astype(np.float32)
+
+
 def _count_updates(arrays, train):
     """Updates that a state of AdamW has behind it, from the power of the slower moment."""
     power = next((float(array[0]) for name, array in arrays.items()
                   if name.endswith("/beta2_pow_acc")), train.beta2)
-    return round(np.log(power) / np.log(train.beta2)) - 1
+    return round(np.log(max(power, _TINY)) / np.log(train.beta2)) - 1 if train.beta2 else 0

@@ -22,9 +22,11 @@ REFUSED = [
     ("location_optimizer", {"on_chip": True}, "a whole number"),
     ("location_weight", {"on_chip": 2}, "0 or 1"),
     ("replicated_collectives_settings", {"merge": True}, "merge_all_reduce_collectives"),
-    ("accumulate_outer_fragment", [3], "{3: [0]}"), ("accumulate_outer_fragment", {4: []}, "0 to 3"),
+    ("accumulate_outer_fragment", [3], "{3: [0]}"),
+    ("accumulate_outer_fragment", {4: []}, "0 to 3"),
     ("engine_options", {"opt.useAutoloader": True}, "text"), ("dot_checks", ["Fwd9"], "Fwd0"),
-    ("custom_op", {"paddle_op": "detach"}, "popart_op"), ("hardware_instrumentations", [2], "inner"),
+    ("custom_op", {"paddle_op": "detach"}, "popart_op"),
+    ("hardware_instrumentations", [2], "inner"),
     ("compilation_progress_logger", 3, "a function"), ("custom_codelets", [1], "a list of text"),
     ("outline_treshold", 10.0, "'outline_threshold'"),
 ]
