@@ -47,7 +47,7 @@ def export_model(checkpoint, task, output, formats=FORMATS, max_tokens=None,
     if output.exists():
         raise InputError(output, "is there already", "name another folder")
     formats = [name for name in FORMATS if name in ("paddle", *formats)]
-    graph, tokenizer, labels = open_graph(checkpoint, task)
+    graph, tokenizer, settings = open_graph(checkpoint, task)
     positions = graph.network.embeddings.max_positions
     if not 8 <= (max_tokens or positions) <= positions:
         raise InputError("--max-tokens", f"{max_tokens} is not between 8 and the model's "
@@ -56,7 +56,8 @@ def export_model(checkpoint, task, output, formats=FORMATS, max_tokens=None,
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
-        expected = [(arrays, graph.run(arrays)) for arrays in check_batches(graph, tokenizer)]
+        expected = [(arrays, graph.run(arrays)) for arrays in check_batches(graph, tokenizer,
+                                                                        settings)]
         write_graph(graph, partial, formats)
         write_texts(checkpoint, partial)
         differences = compare(expected, graph.outputs, partial, formats)
@@ -65,8 +66,7 @@ def export_model(checkpoint, task, output, formats=FORMATS, max_tokens=None,
                 raise InputError(output, f"the {name} model and the trained one differ by "
                                  f"{difference:.2g}, more than {tolerance:g}",
                                  "nothing was written")
-        exported = Exported(task, max_tokens or positions, {"labels": labels} if labels else {},
-                            graph.outputs, differences)
+        exported = Exported(task, max_tokens or positions, settings, graph.outputs, differences)
         exported.write(partial)
         partial.rename(output)
     finally:
@@ -114,11 +114,12 @@ def compare(expected, outputs, folder, formats):
     return differences
 
 
-def check_batches(graph, tokenizer):
+def check_batches(graph, tokenizer, settings):
     """Batches of real text in SHAPES, short and long rows mixed, pairs and masks among them."""
     root = Path(__file__).resolve().parent.parent
     lines = [line for name in TEXTS for line in (root / name).read_text("utf-8").splitlines()[:300]]
     ids = [number for text in tokenizer.encode([line for line in lines if line]) for number in text]
+    has_pairs = settings.get("segments") != 1
     for number, (rows, longest) in enumerate(SHAPES):
         longest = min(longest or graph.network.embeddings.max_positions,
                       graph.network.embeddings.max_positions)
@@ -129,5 +130,5 @@ def check_batches(graph, tokenizer):
             inner = ids[begin:begin + size - 2]
             tokens = [tokenizer.cls, *inner, tokenizer.sep]
             tokens[1] = tokenizer.mask
-            pieces.append(Piece(tuple(tokens), size // 2 if row % 2 else size, (1,)))
+            pieces.append(Piece(tuple(tokens), size // 2 if row % 2 and has_pairs else size, (1,)))
         yield make_arrays(pieces, max(len(piece.tokens) for piece in pieces), tokenizer.pad)

@@ -106,8 +106,8 @@ def open_graph(directory, task):
     """A checkpoint as the graph of a task.
 
     Returns:
-        The graph, the tokenizer, and the labels of ``classify`` (None where it tells a number,
-        and for the other tasks).
+        The graph, the tokenizer, and the settings that its ``Task`` needs: ``labels`` of
+        classify, where it does not tell a number, and ``segments`` where it is 1.
 
     Raises:
         InputError: the checkpoint cannot be read, or lacks what the task needs.
@@ -122,7 +122,13 @@ def open_graph(directory, task):
     if report.missing:
         raise InputError(directory, f"lacks {', '.join(report.missing)}, which {task} needs",
                          "take a checkpoint that was trained for it")
-    return GRAPHS[task](network), tokenizer, labels if labels and len(labels) > 1 else None
+    settings = {"labels": labels} if labels and len(labels) > 1 else {}
+    if network.embeddings.token_type_embeddings.weight.shape[0] == 1:
+        settings["segments"] = 1
+        if task == "answer":
+            raise InputError(directory, "has one segment, but a question and its context are two",
+                             "take another checkpoint")
+    return GRAPHS[task](network), tokenizer, settings
 
 
 def _labels(directory):

@@ -138,7 +138,6 @@ def _open_checkpoint(model, task, settings, options):
     if settings.device != "cpu" or settings.precision != "fp32":
         raise InputError("inference.device", "a checkpoint is run on the CPU in fp32 alone",
                          "export it first: export_model.py")
-    graph, tokenizer, labels = open_graph(model, task)
-    reader = TASKS[task](tokenizer, graph.network.embeddings.max_positions,
-                         {**({"labels": labels} if labels else {}), **options})
+    graph, tokenizer, found = open_graph(model, task)
+    reader = TASKS[task](tokenizer, graph.network.embeddings.max_positions, {**found, **options})
     return Predictor(reader, graph, settings)

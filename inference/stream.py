@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from itertools import islice
 
 from tqdm import tqdm
@@ -10,6 +11,8 @@ from configs.errors import InputError
 
 CHUNK = 2048
 """Records that are read, sorted by length and answered together"""
+SECONDS_BETWEEN_LINES = 30
+"""Of progress, where there is no terminal"""
 LONGEST_LINE = 1 << 20
 """Bytes; a longer line is refused, not read"""
 
@@ -28,9 +31,9 @@ def answer_lines(predictor, lines, out, is_json, total=None):
         ``(answered, refused)``: counts of lines. A refused line's answer holds ``error``.
     """
     answered = refused = 0
-    lines = iter(lines)
-    with tqdm(total=total, unit="B", unit_scale=True, file=sys.stderr, mininterval=1,
-              disable=not sys.stderr.isatty() and total is None) as bar:
+    lines, told = iter(lines), time.monotonic()
+    with tqdm(total=total, unit="B", unit_scale=True, file=sys.stderr,
+              disable=not sys.stderr.isatty()) as bar:
         while True:
             chunk = list(islice(lines, CHUNK))
             if not chunk:
@@ -42,6 +45,9 @@ def answer_lines(predictor, lines, out, is_json, total=None):
             answered += len(chunk)
             out.flush()
             bar.update(sum(map(len, chunk)))
+            if bar.disable and time.monotonic() - told >= SECONDS_BETWEEN_LINES:
+                told = time.monotonic()
+                print(f"{answered:,} lines answered", file=sys.stderr, flush=True)
 
 
 def read_lines(stream):

@@ -45,7 +45,8 @@ class Task:
         Args:
             tokenizer: of the model.
             max_tokens: of a row, special tokens included.
-            settings: of the task, as the exported folder keeps them.
+            settings: of the task, as the exported folder keeps them: ``labels``, and
+                ``segments``: 1 where the model cannot tell a second text from the first.
         """
         self.tokenizer, self.max_tokens, self.settings = tokenizer, max_tokens, settings or {}
 
@@ -82,6 +83,8 @@ class Task:
 
         Of a pair the longer text is cut first, as in BERT's ``run_classifier.py``.
         """
+        if second and self.settings.get("segments") == 1:
+            raise InputError("pair", "the model has one segment", "give single texts")
         room = self.max_tokens - (3 if second else 2)
         if not second:
             first = first[:room]

@@ -83,6 +83,15 @@ def test_what_the_answers_hold(exported):
     assert len(vector) == 32 and np.linalg.norm(vector) == pytest.approx(1, abs=1e-6)
 
 
+def test_a_model_of_one_segment_refuses_pairs(tmp_path):
+    checkpoint = save_checkpoint(tmp_path / "checkpoint", "classify", type_vocab_size=1)
+    folder = tmp_path / "exported"
+    export_model.main(["--checkpoint", checkpoint, "--task", "classify", "--formats", "paddle",
+                       "--output", str(folder)])
+    good, bad = open_predictor(folder).answers([{"text": "one"}, {"text": "one", "pair": "two"}])
+    assert good["label"] in ("bad", "fine", "good") and "has one segment" in bad["error"]
+
+
 def test_onednn_tells_the_same(exported):
     from configs.inference_schema import InferenceConfig
 
@@ -117,8 +126,9 @@ def test_a_model_that_tells_something_else_is_not_kept(tmp_path, monkeypatch, ca
 def test_weights_that_were_lost_are_seen(tmp_path):
     """The comparison is of the files: a number changed in them is told."""
     checkpoint = save_checkpoint(tmp_path / "checkpoint", "embed")
-    graph, tokenizer, _ = export.open_graph(checkpoint, "embed")
-    expected = [(arrays, graph.run(arrays)) for arrays in export.check_batches(graph, tokenizer)]
+    graph, tokenizer, settings = export.open_graph(checkpoint, "embed")
+    batches = export.check_batches(graph, tokenizer, settings)
+    expected = [(arrays, graph.run(arrays)) for arrays in batches]
     weight = graph.network.layer[1].output.weight
     weight.set_value(weight.numpy() * 1.01)
     export.write_graph(graph, tmp_path, ["paddle"])
