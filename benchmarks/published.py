@@ -5,12 +5,15 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
+
 from configs.command_line import Parser, run
 from configs.errors import InputError
 from engines import startup
 
 # all-MiniLM-L6-v2 in the result files of the embeddings benchmark (MTEB), STSBenchmark test.
 STS_PUBLISHED_SPEARMAN = 0.8203247
+MAX_TOKENS = 256  # as that model was trained
 
 
 def main(argv=None):
@@ -29,7 +32,8 @@ def sts_benchmark(model, data):
     """Cosine similarity of sentence pairs against human scores (Cer et al. 2017), test part.
 
     Args:
-        model: folder of a sentence encoder; masked mean pooling, at most 256 tokens.
+        model: folder of a sentence encoder, exported or a checkpoint; masked mean pooling, at
+            most 256 tokens.
         data: folder with ``stsb-en-test.csv`` (sentence1, sentence2, score), at any depth.
 
     Returns:
@@ -38,14 +42,14 @@ def sts_benchmark(model, data):
     """
     from scipy import stats
 
-    from inference.checkpoint import open_checkpoint
-    from inference.embedding import embed
-    from models.tasks import build_encoder
+    from inference.predictor import open_predictor
 
     rows = read_sts(data)
-    network, tokenizer, _ = open_checkpoint(model, build_encoder)
-    first = embed(network, tokenizer, [row[0] for row in rows])
-    second = embed(network, tokenizer, [row[1] for row in rows])
+    predictor = open_predictor(model, "embed")
+    predictor.task.max_tokens = MAX_TOKENS
+    vectors = [answer["embedding"] for answer in predictor.answers(
+        [{"text": text} for row in rows for text in row[:2]])]
+    first, second = np.array(vectors).reshape(len(rows), 2, -1).transpose(1, 0, 2)
     similarities, scores = (first * second).sum(axis=1), [row[2] for row in rows]
     return {"benchmark": "sts_benchmark", "pairs": len(rows),
             "spearman": float(stats.spearmanr(similarities, scores).statistic),
