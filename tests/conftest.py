@@ -8,6 +8,9 @@ startup.prepare()
 
 from configs.load import load_config  # noqa: E402  (nothing may import Paddle before)
 
+# In processes of their own, see tests/end_to_end/test_ipu_process.py.
+collect_ignore = ["ipu"]
+
 QUICKSTART = "configs/pretrain/quickstart.yaml"
 TINY = ["model.hidden_size=32", "model.num_hidden_layers=2", "model.num_attention_heads=2",
         "model.intermediate_size=64", "data.sequence_length=48", "data.max_predictions=7",
