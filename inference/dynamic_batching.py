@@ -1,7 +1,6 @@
 """Requests of many clients, answered together by the one thread that computes."""
 
 import threading
-import time
 from collections import deque
 from concurrent.futures import Future
 from typing import NamedTuple
@@ -15,7 +14,6 @@ class QueueFull(Exception):
 class _Waiting(NamedTuple):
     readings: list
     future: Future
-    deadline: float
 
 
 class DynamicBatcher:
@@ -38,15 +36,15 @@ class DynamicBatcher:
         self._thread = threading.Thread(target=self._work, name="predictor", daemon=True)
         self._thread.start()
 
-    def submit(self, readings, timeout):
+    def submit(self, readings):
         """Queue the readings of a request.
 
         Args:
             readings: ``Reading``s.
-            timeout: seconds after which nobody waits for them, so that they are not computed.
 
         Returns:
-            A Future of the list of answers.
+            A Future of the list of answers. Cancel it where nobody waits any more: what was
+            not begun is not computed then.
 
         Raises:
             QueueFull: they do not fit, or the batcher was closed.
@@ -57,7 +55,7 @@ class DynamicBatcher:
             if not self._is_open or (self.waiting and self.waiting + count > self.most_waiting):
                 raise QueueFull
             self.waiting += count
-            self._queue.append(_Waiting(readings, future, time.monotonic() + timeout))
+            self._queue.append(_Waiting(readings, future))
             self._changed.notify()
         return future
 
@@ -79,8 +77,7 @@ class DynamicBatcher:
                 if not self._queue:
                     return
                 taken = self._take()
-            self._answer([one for one in taken if time.monotonic() < one.deadline
-                          and one.future.set_running_or_notify_cancel()])
+            self._answer([one for one in taken if one.future.set_running_or_notify_cancel()])
 
     def _take(self):
         """Requests from the front of the queue, as many as are computed together."""

@@ -159,10 +159,11 @@ async def _answers(batcher, predictor, records, limits):
         if isinstance(reading, InputError):
             raise Refused(422, f"record {number}: {reading}")
     try:
-        future = batcher.submit(readings, limits.timeout)
+        future = batcher.submit(readings)
     except QueueFull:
         raise Refused(503, "too many texts are waiting") from None
     try:
+        # Which cancels the future when the time is over.
         return await asyncio.wait_for(asyncio.wrap_future(future), limits.timeout)
     except asyncio.TimeoutError:
         raise Refused(503, f"no answer within {limits.timeout:g} seconds") from None

@@ -153,7 +153,7 @@ def test_memory_does_not_grow_with_the_input(monkeypatch):
 
     def peak(count):
         tracemalloc.reset_peak()
-        lines = (b"some words of a text\n" for _ in range(count))
+        lines = (f"{'a' * 2000} {number}\n".encode() for number in range(count))
         assert stream.answer_lines(predictor, lines, out, False) == (count, 0)
         return tracemalloc.get_traced_memory()[1]
 

@@ -159,7 +159,7 @@ def test_a_closed_batcher_takes_no_more():
     batcher.close()
     assert not batcher.is_alive()
     with pytest.raises(QueueFull):
-        batcher.submit([], 1.0)
+        batcher.submit([])
 
 
 def fuzzed(number):
