@@ -76,7 +76,7 @@ def test_waiting_requests_are_computed_together(shared):
     ({"records": []}, 422, "records: not a list"), ({"records": [3]}, 422, "is no object"),
     ({"records": [{"text": ""}] * 9}, 413, "more than 8 records"),
     ({"text": "a" * 20_000}, 413, "more than 20000 bytes"),
-])
+], ids=range(12))
 def test_bad_requests_are_told(shared, body, status, problem):
     found, answer = ask(shared[0], body)
     assert found == status and problem in answer["error"]
