@@ -80,9 +80,9 @@ def test_loss_is_the_mean_over_predictions(network, batch):
     assert float(loss_of(network, batch)["mlm_loss"]) == pytest.approx(np.mean(losses), rel=1e-5)
 
 
-def test_throughput_counts_what_was_done_since_the_last_line():
+def test_throughput_counts_what_was_done_since_the_last_line(batch):
     timer = _Timer()
-    timer.add(rows=32, tokens=3000, data_seconds=0.5, compute_seconds=1.5)
-    timer.add(rows=32, tokens=3400, data_seconds=0.5, compute_seconds=1.5)
-    assert (timer.rows / timer.seconds, timer.tokens / timer.seconds) == (16, 1600)
-    assert (timer.seconds / timer.steps, timer.data_seconds / timer.steps) == (2, 0.5)
+    timer.add(batch, data_seconds=0.5, compute_seconds=1.5)
+    timer.add(batch, data_seconds=0.5, compute_seconds=2.5)
+    assert (timer.steps, timer.rows, timer.tokens) == (2, 2 * len(batch), 2 * batch.token_count)
+    assert (timer.seconds, timer.data_seconds) == (5.0, 1.0)
