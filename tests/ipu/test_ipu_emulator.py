@@ -101,7 +101,7 @@ def test_twenty_steps_of_four_ipus_twice_are_those_of_the_local_engine(recipe, o
     found, wanted = pod.predict(held_out), local.predict(held_out)
     assert found["pair_logits"].shape == (50, 2, 2)
     for name in wanted:
-        assert np.abs(found[name] - wanted[name]).max() < 2e-3
+        assert np.abs(found[name] - wanted[name]).mean() < 1e-3
 
 
 @pytest.mark.parametrize("stochastic, steps", [("true", 20), ("false", 4)])
