@@ -9,41 +9,15 @@ import dataclasses
 import sys
 from pathlib import Path
 
-from configs.command_line import build_parser, run
+from configs.command_line import run
 from configs.errors import InputError
-from configs.load import load_config
-from engines import placement, startup
+from training.start import fine_tune_or_evaluate, read_command_line
 
 
 def main(argv=None):
     """Train, evaluate, or with --dry-run describe the run, and return the result."""
-    parser = build_parser(__doc__, task="classify")
-    parser.add_argument("--resume", action="store_true",
-                        help="go on from the newest whole checkpoint in --output, if there is one")
-    parser.add_argument("--dry-run", action="store_true",
-                        help="build everything, describe the run and stop")
-    parser.add_argument("--seeds", metavar="N,N,…",
-                        help="run once for each seed and tell mean, deviation and best")
-    arguments = parser.parse_args(argv)
-    config = load_config(arguments.config, arguments.overrides, placement.resolve,
-                         task="classify")
-    output = Path(arguments.output or Path("runs") / Path(arguments.config).stem)
-    startup.prepare(config.run.threads, config.run.on_ipus)
-
-    from training.seeds import read_seeds, run_seeds
-
-    seeds = read_seeds(arguments.seeds)
-    if arguments.dry_run:
-        return describe(config)
-    if not config.data.train_file:
-        return evaluate_weights(config, output)
-    if seeds:
-        if not config.data.evaluation_file:
-            raise InputError("--seeds", "there is no data.evaluation_file to compare runs by",
-                             "name it")
-        return run_seeds(seeds, config, output, lambda config, folder:
-                         fine_tune(config, folder, arguments.resume))
-    return fine_tune(config, output, arguments.resume)
+    arguments = read_command_line(__doc__, "classify", argv, with_seeds=True)
+    return fine_tune_or_evaluate(arguments, fine_tune, evaluate, describe)
 
 
 def fine_tune(config, output, resume=False):
@@ -51,24 +25,18 @@ def fine_tune(config, output, resume=False):
     from training.run import train
 
     config, data = open_training(config)
+    if data.packing_report:
+        print("\n".join(data.packing_report.lines()), flush=True)
     return train(config, output, data, open_evaluation(config, output), resume, better=max,
                  measure=config.data.measure)
 
 
-def evaluate_weights(config, output):
+def evaluate(config, output):
     """Score ``train.initial_weights`` as they are, by the labels they name; returns the scores."""
-    from engines.open import open_engine
-    from training.run import open_network
+    from training.run import evaluate_weights
 
     config = take_labels_of_weights(config)
-    output.mkdir(parents=True, exist_ok=True)
-    evaluate = open_evaluation(config, output)
-    with open_engine(config) as engine:
-        engine.build(open_network(config))
-        scores = evaluate(engine)
-        if engine.is_main:
-            print("  ".join(f"{name} {value:.4f}" for name, value in scores.items()), flush=True)
-    return scores
+    return evaluate_weights(config, output, open_evaluation(config, output))
 
 
 def open_training(config):
@@ -82,8 +50,6 @@ def open_training(config):
         config = with_labels(config, find_label_names(table, config.data))
     features, tokenizer = open_features(config, table)
     data = ClassifyData(features, tokenizer, config.data, config.train.seed)
-    if data.packing_report:
-        print("\n".join(data.packing_report.lines()), flush=True)
     return config.with_steps(len(data)), data
 
 
@@ -124,15 +90,11 @@ def take_labels_of_weights(config):
     """The config with the labels that ``train.initial_weights`` were trained with.
 
     Raises:
-        InputError: there are no such weights or no file to score; or they name no labels and the
-            recipe does not either, or both do and differ.
+        InputError: they name no labels and the recipe does not either, or both do and differ.
     """
     from models.weights.files import read_json
     from models.weights.model_configs import label_names
 
-    if not (config.data.evaluation_file and config.train.initial_weights):
-        raise InputError("data.train_file", "is null, and there is nothing to evaluate",
-                         "name it, or data.evaluation_file and train.initial_weights")
     place = Path(config.train.initial_weights) / "config.json"
     listed = config.data.labels
     named = label_names(read_json(place)) if place.is_file() else None
@@ -146,7 +108,7 @@ def take_labels_of_weights(config):
     return with_labels(config, named or listed)
 
 
-def describe(config):
+def describe(config, output):
     """Print and return what a run would cost."""
     from training.run import describe_run
 
@@ -154,8 +116,8 @@ def describe(config):
         return describe_run(take_labels_of_weights(config))
     config, data = open_training(config)
     if config.data.evaluation_file:
-        open_evaluation(config, ".")
-    return describe_run(config, data)
+        open_evaluation(config, output)
+    return describe_run(config, data, output)
 
 
 if __name__ == "__main__":

@@ -2,28 +2,15 @@
 """Pretrain BERT or ERNIE from prepared text, as a YAML recipe says."""
 
 import sys
-from pathlib import Path
 
-from configs.command_line import build_parser, run
-from configs.load import load_config
-from engines import placement, startup
+from configs.command_line import run
+from training.start import read_command_line
 
 
 def main(argv=None):
     """Pretrain (or, with --dry-run, describe the run) and return the result."""
-    parser = build_parser(__doc__)
-    parser.add_argument("--resume", action="store_true",
-                        help="go on from the newest whole checkpoint in --output, if there is one")
-    parser.add_argument("--dry-run", action="store_true",
-                        help="build everything, take one batch, describe the run and stop")
-    arguments = parser.parse_args(argv)
-    if not arguments.config:
-        parser.error("--config is required, e.g. configs/pretrain/quickstart.yaml")
-    config = load_config(arguments.config, arguments.overrides, placement.resolve,
-                         task="pretrain")
-    output = Path(arguments.output or Path("runs") / Path(arguments.config).stem)
-    startup.prepare(config.run.threads, config.run.on_ipus)
-    return pretrain(config, output, arguments.resume, arguments.dry_run)
+    arguments = read_command_line(__doc__, "pretrain", argv)
+    return pretrain(arguments.config, arguments.output, arguments.resume, arguments.dry_run)
 
 
 def pretrain(config, output, resume=False, dry_run=False):

@@ -6,39 +6,15 @@ weights of train.initial_weights are evaluated as they are.
 """
 
 import sys
-from pathlib import Path
 
-from configs.command_line import build_parser, run
-from configs.errors import InputError
-from configs.load import load_config
-from engines import placement, startup
+from configs.command_line import run
+from training.start import fine_tune_or_evaluate, read_command_line
 
 
 def main(argv=None):
     """Train, evaluate, or with --dry-run describe the run, and return the result."""
-    parser = build_parser(__doc__, task="squad")
-    parser.add_argument("--resume", action="store_true",
-                        help="go on from the newest whole checkpoint in --output, if there is one")
-    parser.add_argument("--dry-run", action="store_true",
-                        help="build everything, describe the run and stop")
-    parser.add_argument("--seeds", metavar="N,N,…",
-                        help="run once for each seed and tell mean, deviation and best")
-    arguments = parser.parse_args(argv)
-    config = load_config(arguments.config, arguments.overrides, placement.resolve, task="squad")
-    output = Path(arguments.output or Path("runs") / Path(arguments.config).stem)
-    startup.prepare(config.run.threads, config.run.on_ipus)
-
-    from training.seeds import read_seeds, run_seeds
-
-    seeds = read_seeds(arguments.seeds)
-    if arguments.dry_run:
-        return describe(config, output)
-    if not config.data.train_file:
-        return evaluate_weights(config, output)
-    if seeds:
-        return run_seeds(seeds, config, output, lambda config, folder:
-                         fine_tune(config, folder, arguments.resume))
-    return fine_tune(config, output, arguments.resume)
+    arguments = read_command_line(__doc__, "squad", argv, with_seeds=True)
+    return fine_tune_or_evaluate(arguments, fine_tune, evaluate, describe)
 
 
 def fine_tune(config, output, resume=False):
@@ -53,20 +29,11 @@ def fine_tune(config, output, resume=False):
                  measure="f1")
 
 
-def evaluate_weights(config, output):
+def evaluate(config, output):
     """Score ``train.initial_weights`` as they are; returns the scores."""
-    from engines.local import LocalEngine
-    from training.run import open_network
+    from training.run import evaluate_weights
 
-    if not (config.data.evaluation_file and config.train.initial_weights):
-        raise InputError("data.train_file", "is null, and there is nothing to evaluate",
-                         "name it, or data.evaluation_file and train.initial_weights")
-    engine = LocalEngine(config)
-    engine.build(open_network(config))
-    output.mkdir(parents=True, exist_ok=True)
-    scores = open_evaluation(config, output)(engine)
-    print(scores, flush=True)
-    return scores
+    return evaluate_weights(config, output, open_evaluation(config, output))
 
 
 def open_training(config):

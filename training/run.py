@@ -1,5 +1,7 @@
 """What every training entry point shares: from a recipe and its rows to a run folder."""
 
+from pathlib import Path
+
 from configs.errors import InputError
 from data.tokenizer import check_vocabulary
 from engines.open import open_engine
@@ -9,6 +11,7 @@ from models.tasks import build_for_recipe
 from models.weights.huggingface import read_pretrained
 from models.weights.load import check_unseen, load_weights
 from training.loop import Trainer, count_parameters
+from training.metrics import show_metrics
 from training.optimizers import build_optimizer
 from training.run_folder import RunFolder
 
@@ -40,6 +43,26 @@ def train(config, output, data, evaluate=None, resume=False, better=min, measure
         if checkpoint:
             trainer.resume(checkpoint)
         return trainer.run()
+
+
+def evaluate_weights(config, output, evaluate):
+    """Score ``train.initial_weights`` as they are.
+
+    Args:
+        config: the resolved ``Config``.
+        output: folder that ``evaluate`` writes to; made here.
+        evaluate: called with the engine, returns a dict of floats.
+
+    Returns:
+        The scores.
+    """
+    with open_engine(config) as engine:
+        engine.build(open_network(config))
+        Path(output).mkdir(parents=True, exist_ok=True)
+        scores = evaluate(engine)
+        if engine.is_main:
+            print("  ".join(show_metrics(scores)), flush=True)
+    return scores
 
 
 def open_network(config, checkpoint=None):
