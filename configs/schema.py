@@ -163,19 +163,20 @@ class TrainConfig:
         for key, kinds in (("decay_power", ("polynomial",)),
                            ("final_learning_rate", ("linear", "polynomial", "cosine")),
                            ("decay_steps", ("linear", "polynomial", "cosine"))):
-            if self._is_set(key) and self.schedule not in kinds:
+            if self.is_set(key) and self.schedule not in kinds:
                 raise InputError(f"train.{key}", f"has no meaning in a {self.schedule} schedule",
                                  f"remove it, or write train.schedule: {kinds[0]}")
 
     def _refuse_what_only_lamb_has(self):
         for key in ("bias_correction", "first_moment_precision", "second_moment_precision",
                     "moment_scale", "max_weight_norm"):
-            if self._is_set(key):
+            if self.is_set(key):
                 value = str(getattr(self, key)).lower()
                 raise InputError(f"train.{key}", f"{value} is offered for lamb only",
                                  "remove it, or write train.optimizer: lamb")
 
-    def _is_set(self, key):
+    def is_set(self, key):
+        """Whether a key differs from its default."""
         return getattr(self, key) != type(self).__dataclass_fields__[key].default
 
 
@@ -298,6 +299,8 @@ class Config:
         """Raise InputError where values contradict one another."""
         for section in (self.model, self.data, self.train, self.run):
             section.check()
+        if self.data.task != "pretrain":
+            self._refuse_what_only_pretraining_has()
         self._check_batch_arithmetic()
         if self.model.vocab_size % self.run.embedding_serialization_factor:
             raise InputError(
@@ -312,6 +315,14 @@ class Config:
         if self.data.has_pairs and self.model.type_vocab_size < 2:
             raise InputError("model.type_vocab_size", "1 row, but a pair has two segments",
                              "write 2 or more")
+
+    def _refuse_what_only_pretraining_has(self):
+        if self.run.data_workers:
+            raise InputError("run.data_workers", "fine-tuning makes its rows in the training "
+                             "process", "write 0")
+        if self.train.is_set("evaluation_rows"):
+            raise InputError("train.evaluation_rows", "fine-tuning scores the whole of "
+                             "data.evaluation_file", "remove it")
 
     def _check_batch_arithmetic(self):
         train, run = self.train, self.run

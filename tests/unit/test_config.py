@@ -839,6 +839,8 @@ def test_a_run_has_one_length(plain, overrides, says):
     (["data.document_stride=400"], "data.document_stride: 400 tokens, but a window has room for "
      "317 beside the longest question, so some would be in no window; write 317 or less"),
     (["data.max_query_length=381"], "data.max_query_length: 381 tokens of a question leave no room"),
+    (["run.data_workers=2"], "run.data_workers: fine-tuning makes its rows in the training process"),
+    (["train.evaluation_rows=8"], "train.evaluation_rows: fine-tuning scores the whole"),
     (["data.n_best=0"], "data.n_best: 0 is not positive")])
 def test_windows_that_cannot_be_cut(tmp_path, overrides, says):
     path = ROOT / "configs/models/bert_mini_uncased.yaml"
