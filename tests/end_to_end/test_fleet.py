@@ -109,7 +109,12 @@ def test_the_state_of_a_sharded_optimizer_is_that_of_one_process(runs):
                           / "optimizer.safetensors") for name in ("one lamb", "sharded"))
     assert one.keys() == two.keys()
     for name in one:
-        assert np.allclose(one[name], two[name], rtol=1e-4, atol=1e-9), name
+        if ".key.bias/" in name:
+            # A softmax does not see what is added to all keys: the gradient is rounding alone.
+            assert max(np.abs(one[name]).max(), np.abs(two[name]).max()) < 1e-7, name
+            continue
+        difference = np.linalg.norm(one[name].astype(np.float64) - two[name])
+        assert difference <= 1e-6 * np.linalg.norm(one[name].astype(np.float64)), name
 
 
 def test_a_run_in_four_processes_goes_on_in_one(runs):
