@@ -184,3 +184,16 @@ def test_the_pod16_recipe_trains_on_four_cpu_processes_by_overrides_alone(prepar
     assert "engine: fleet, 4 cpu processes over gloo" in output
     assert re.search(r"pipeline: 3 stages x 2 replicas, 4 devices of 16;", output)
     assert "2       0  pooler, heads" in output and "stage 2 returns to device 0" in output
+
+
+@pytest.mark.parametrize("folder, options, machine", [
+    ("cpu", [], "cpu"), ("cpu", ["--processes", "4"], "cpu4"), ("gpu", [], "gpu"),
+    ("gpu", ["--processes", "8"], "gpu8"), ("pod4", [], "pod4"), ("pod16", [], "pod16"),
+    ("pod64", [], "pod64")])
+def test_reading_comprehension_starts_alike(folder, options, machine):
+    done = subprocess.run(["bash", str(ROOT / f"scripts/{folder}/squad.sh"), "bert_base",
+                           *options, "--print"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (f"run_squad.py --config configs/squad/bert_base_{machine}.yaml --output "
+            "runs/bert_base --resume") in done.stdout
+    assert ("paddle.distributed.launch" in done.stdout) == bool(options)

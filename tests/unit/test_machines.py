@@ -9,37 +9,44 @@ import pytest
 from configs.load import load_config
 from engines.placement import resolve
 
-PRETRAIN = Path(__file__).resolve().parents[2] / "configs/pretrain"
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 MACHINE = re.compile(r"(.+)_(cpu4?|gpu(?:8|16)?|pod(?:4|16|64|128|256))")
-FILES = [path.stem for path in sorted(PRETRAIN.glob("*.yaml")) if MACHINE.fullmatch(path.stem)]
+FILES = [f"{path.parent.name}/{path.stem}" for task in ("pretrain", "squad")
+         for path in sorted((CONFIGS / task).glob("*.yaml")) if MACHINE.fullmatch(path.stem)]
 CPU, GPU = ["cpu", "cpu4"], ["gpu", "gpu8", "gpu16"]
 SMALL_PODS, LARGE_PODS = ["pod4", "pod16", "pod64"], ["pod128", "pod256"]
 SHIPPED = {
-    **{name: CPU + GPU + SMALL_PODS + LARGE_PODS for name in (
+    **{f"pretrain/{name}": CPU + GPU + SMALL_PODS + LARGE_PODS for name in (
         "bert_base_128", "bert_base_384", "bert_large_128", "bert_large_512")},
-    **{f"ernie_{version}_base_512": CPU + GPU + SMALL_PODS for version in (1, 2, 3)},
-    "bert_large_mlperf_1536": ["pod16"], "bert_large_mlperf_2304": ["pod64", "pod128", "pod256"],
+    **{f"pretrain/ernie_{version}_base_512": CPU + GPU + SMALL_PODS for version in (1, 2, 3)},
+    "pretrain/bert_large_mlperf_1536": ["pod16"],
+    "pretrain/bert_large_mlperf_2304": ["pod64", "pod128", "pod256"],
+    "squad/bert_base": CPU + ["gpu", "gpu8"] + SMALL_PODS,
 }
 # Recipe on pod: micro batch, accumulation, replicas, loss scale, memory share, and IPUs a replica
 # (PaddleNLP static_ipu; graphcore/examples pytorch; MLPerf v2.0 IPU_Base_PaddlePaddle).
 PUBLISHED = {
-    "bert_base_128_pod16": (32, 512, 4, 512, [0.28], 4),
-    "bert_base_128_pod4": (32, 2048, 1, 512, [0.28], 4),
-    "bert_base_384_pod16": (8, 512, 4, 128, [0.28], 4),
-    "bert_base_384_pod4": (8, 2048, 1, 128, [0.28], 4),
-    "bert_large_128_pod16": (8, 2048, 4, 4096, [0.15, 0.25, 0.25, 0.25], 4),
-    "bert_large_128_pod4": (8, 8192, 1, 4096, [0.15, 0.25, 0.25, 0.25], 4),
-    "bert_large_128_pod64": (8, 512, 16, 32768, [0.14, 0.19, 0.19, 0.19], 4),
-    "bert_large_512_pod16": (2, 2048, 4, 8192, [0.1, 0.15, 0.15, 0.15], 4),
-    "bert_large_512_pod4": (2, 8192, 1, 8192, [0.1, 0.15, 0.15, 0.15], 4),
-    "bert_large_512_pod64": (2, 512, 16, 16384, [0.13, 0.19, 0.19, 0.19], 4),
-    "bert_large_mlperf_1536_pod16": (3, 256, 2, 10, [0.3], 8),
-    "bert_large_mlperf_2304_pod64": (3, 96, 8, 10, [1.0], 8),
+    "pretrain/bert_base_128_pod16": (32, 512, 4, 512, [0.28], 4),
+    "pretrain/bert_base_128_pod4": (32, 2048, 1, 512, [0.28], 4),
+    "pretrain/bert_base_384_pod16": (8, 512, 4, 128, [0.28], 4),
+    "pretrain/bert_base_384_pod4": (8, 2048, 1, 128, [0.28], 4),
+    "pretrain/bert_large_128_pod16": (8, 2048, 4, 4096, [0.15, 0.25, 0.25, 0.25], 4),
+    "pretrain/bert_large_128_pod4": (8, 8192, 1, 4096, [0.15, 0.25, 0.25, 0.25], 4),
+    "pretrain/bert_large_128_pod64": (8, 512, 16, 32768, [0.14, 0.19, 0.19, 0.19], 4),
+    "pretrain/bert_large_512_pod16": (2, 2048, 4, 8192, [0.1, 0.15, 0.15, 0.15], 4),
+    "pretrain/bert_large_512_pod4": (2, 8192, 1, 8192, [0.1, 0.15, 0.15, 0.15], 4),
+    "pretrain/bert_large_512_pod64": (2, 512, 16, 16384, [0.13, 0.19, 0.19, 0.19], 4),
+    "pretrain/bert_large_mlperf_1536_pod16": (3, 256, 2, 10, [0.3], 8),
+    "pretrain/bert_large_mlperf_2304_pod64": (3, 96, 8, 10, [1.0], 8),
+    # On all of the pod's IPUs, where the source takes half of them with twice the accumulation.
+    "squad/bert_base_pod16": (2, 8, 8, 256, [0.4], 2),
 }
 
 
 def load(name, *overrides):
-    return load_config(PRETRAIN / f"{name}.yaml", overrides, resolve)
+    """A recipe of a task's folder; of pretrain where none is named."""
+    task, _, name = name.rpartition("/")
+    return load_config(CONFIGS / (task or "pretrain") / f"{name}.yaml", overrides, resolve)
 
 
 def test_every_machine_of_every_recipe_is_shipped():
@@ -62,7 +69,7 @@ def test_a_machine_changes_run_alone(name):
 
 @pytest.mark.parametrize("name", [name for name in FILES if not name.endswith("_cpu")])
 def test_the_head_of_a_file_multiplies_the_batch_rightly(name):
-    text = (PRETRAIN / f"{name}.yaml").read_text(encoding="utf-8")
+    text = (CONFIGS / f"{name}.yaml").read_text(encoding="utf-8")
     numbers = re.search(r"^# (\d+) = micro (\d+) x accumulation (\d+) x replicas (\d+)\.$", text,
                         re.MULTILINE).groups()
     batch, micro, accumulation, replicas = map(int, numbers)
@@ -133,7 +140,7 @@ def test_the_models_of_the_recipes():
         large, attention_probs_dropout_prob=0.1)
     for recipe, model in (("ernie_2_base_512", "ernie_2.0_base_zh"),
                           ("ernie_3_base_512", "ernie_3.0_base_zh")):
-        parent = load_config(PRETRAIN.parent / f"models/{model}.yaml", [
+        parent = load_config(CONFIGS / f"models/{model}.yaml", [
             "train.steps=1", "train.global_batch_size=1", "train.learning_rate=1",
             "run.micro_batch_size=1"])
         assert load(recipe).model == parent.model

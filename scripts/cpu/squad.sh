@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Fine-tune on reading comprehension on CPUs.
+# Usage: bash scripts/cpu/squad.sh RECIPE [--processes N] [--print] [OPTION …]
+#
+# RECIPE         a name, e.g. bert_base, or a YAML file
+# --processes N  1 (the default) takes configs/squad/RECIPE_cpu.yaml, more RECIPE_cpu4.yaml: two
+#                stages x two replicas; for other numbers set run.pipeline and run.replicas as well
+# --print        show the command instead of running it
+# OPTION         of run_squad.py, e.g. --set train.steps=20 or --dry-run
+#
+# The same command goes on after a stop. RUNS names the folder of runs (default: runs).
+# Several machines: the same command on each, N being all processes, with
+# NODES=2 MASTER=10.0.0.1:8090 (a free port of the first) and data and runs on a shared disk.
+source "$(dirname "$0")/../launch.sh"
+read_arguments "$@"
+$print || source scripts/environment.sh
+if [ "$processes" = 1 ]; then
+    choose_config cpu
+    launch python "${command[@]}"
+else
+    choose_config cpu4
+    use_launcher
+    # Where the variable is set, even empty, the launcher looks for GPUs.
+    launch env -u CUDA_VISIBLE_DEVICES python "${command[@]}"
+fi
