@@ -1,6 +1,9 @@
 """Reading comprehension from start to end, on a tiny network and real questions."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -78,6 +81,28 @@ def test_questions_without_an_answer_are_seen_in_the_file(tmp_path, squad, capsy
                      main=lambda arguments: run(run_squad.main, arguments))
         error = capsys.readouterr().err
         assert code == 2 and error.count("\n") == 1 and says in error
+
+
+def test_two_stages_on_two_processes_have_the_same_numbers(tmp_path, squad):
+    options = ["model.num_hidden_layers=2", "model.hidden_dropout_prob=0.1",
+               "data.sequences_per_row=3", "run.micro_batch_size=2"]
+    squad(tmp_path / "one", *options)
+
+    def launch(arguments):
+        environment = {key: value for key, value in os.environ.items()
+                       if key != "CUDA_VISIBLE_DEVICES"}
+        subprocess.run([sys.executable, "-m", "paddle.distributed.launch", "--nproc_per_node", "2",
+                        "--log_dir", str(tmp_path / "log"), "run_squad.py", *arguments],
+                       check=True, capture_output=True, env=environment, timeout=200)
+
+    squad(tmp_path / "two", *options, "run.pipeline=[embeddings -1 on 0, -1 heads on 1]",
+          main=launch)
+    one, two = ([json.loads(line)["loss"] for line in
+                 (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+                for name in ("one", "two"))
+    assert len(one) == 4 and one == pytest.approx(two, rel=1e-5)
+    scores = [read(tmp_path / name / "result.json")["held_out"] for name in ("one", "two")]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-4)
 
 
 def test_several_seeds(tmp_path, squad):
