@@ -7,9 +7,9 @@ import paddle
 
 from configs.errors import InputError
 from engines.engine import Engine
-from engines.placement import describe, resolve
 from engines.loss_scaling import open_loss_scale
 from engines.parts import Parts
+from engines.placement import describe, resolve
 
 
 class LocalEngine(Engine):

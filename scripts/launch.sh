@@ -75,6 +75,31 @@ launch() {
     fi
 }
 
+# launch_on_cpus: one process, or several by Paddle's launcher.
+launch_on_cpus() {
+    $print || source scripts/environment.sh
+    if [ "$processes" = 1 ]; then
+        choose_config cpu
+        launch python "${command[@]}"
+    else
+        choose_config cpu4
+        use_launcher
+        # Where the variable is set, even empty, the launcher looks for GPUs.
+        launch env -u CUDA_VISIBLE_DEVICES python "${command[@]}"
+    fi
+}
+
+# launch_on_gpus: a process for each GPU.
+launch_on_gpus() {
+    if [ "$processes" = 1 ]; then
+        choose_config gpu
+    else
+        choose_config "gpu$processes"
+        use_launcher
+    fi
+    launch "${PYTHON:-python}" "${command[@]}"
+}
+
 # launch_on_pod IPUS: one process of a Paddle with IPUs, which drives the whole pod.
 launch_on_pod() {
     choose_config "pod$1"

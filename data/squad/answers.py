@@ -1,12 +1,13 @@
 """From start and end scores of windows to answers: n-best with probabilities, and null odds."""
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Mapping
 
 import numpy as np
+
+from configs.files import write_whole
 
 FILES = {"predictions": "predictions.json", "nbest": "nbest.json", "null_odds": "null_odds.json"}
 _WINDOWS_AT_ONCE = 128
@@ -36,11 +37,8 @@ class Answers:
         """Write ``predictions.json``, ``nbest.json`` and, if there are any, ``null_odds.json``."""
         for name, file in FILES.items():
             if name != "null_odds" or self.null_odds:
-                path = Path(folder) / file
-                partial = path.with_name(file + ".partial")
-                partial.write_text(json.dumps(getattr(self, name), indent=1, ensure_ascii=False)
-                                   + "\n", "utf-8")
-                os.replace(partial, path)
+                text = json.dumps(getattr(self, name), indent=1, ensure_ascii=False)
+                write_whole(Path(folder) / file, text + "\n")
 
 
 def find_answers(questions, features, start_logits, end_logits, options, with_impossible=None):

@@ -13,13 +13,4 @@
 # NODES=2 MASTER=10.0.0.1:8090 (a free port of the first) and data and runs on a shared disk.
 source "$(dirname "$0")/../launch.sh"
 read_arguments "$@"
-$print || source scripts/environment.sh
-if [ "$processes" = 1 ]; then
-    choose_config cpu
-    launch python "${command[@]}"
-else
-    choose_config cpu4
-    use_launcher
-    # Where the variable is set, even empty, the launcher looks for GPUs.
-    launch env -u CUDA_VISIBLE_DEVICES python "${command[@]}"
-fi
+launch_on_cpus

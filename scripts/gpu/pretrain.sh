@@ -14,10 +14,4 @@
 # NODES=2 MASTER=10.0.0.1:8090 (a free port of the first) and data and runs on a shared disk.
 source "$(dirname "$0")/../launch.sh"
 read_arguments "$@"
-if [ "$processes" = 1 ]; then
-    choose_config gpu
-else
-    choose_config "gpu$processes"
-    use_launcher
-fi
-launch "${PYTHON:-python}" "${command[@]}"
+launch_on_gpus

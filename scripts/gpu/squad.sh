@@ -3,7 +3,7 @@
 # Usage: bash scripts/gpu/squad.sh RECIPE [--processes N] [--print] [OPTION …]
 #
 # RECIPE         a name, e.g. bert_base, or a YAML file
-# --processes N  1 (the default), 8 or 16: takes configs/squad/RECIPE_gpu.yaml, _gpu8, _gpu16;
+# --processes N  1 (the default) or 8: takes configs/squad/RECIPE_gpu.yaml, _gpu8;
 #                for another number name the file _gpu8.yaml and add --set run.replicas=N
 # --print        show the command instead of running it
 # OPTION         of run_squad.py, e.g. --set run.precision=bf16 or --dry-run
@@ -14,10 +14,4 @@
 # NODES=2 MASTER=10.0.0.1:8090 (a free port of the first) and data and runs on a shared disk.
 source "$(dirname "$0")/../launch.sh"
 read_arguments "$@"
-if [ "$processes" = 1 ]; then
-    choose_config gpu
-else
-    choose_config "gpu$processes"
-    use_launcher
-fi
-launch "${PYTHON:-python}" "${command[@]}"
+launch_on_gpus
