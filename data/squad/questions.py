@@ -1,4 +1,7 @@
-"""Files in the layout of SQuAD: v1.1, v2.0, XQuAD, CMRC 2018 and DRCD, plain or compressed."""
+"""Files in the layout of SQuAD: v1.1, v2.0, XQuAD, CMRC 2018 and DRCD, plain or compressed.
+
+CMRC 2018 also comes in a layout of its own, a list of passages, whose answers are texts alone.
+"""
 
 import json
 from dataclasses import dataclass
@@ -115,11 +118,10 @@ def read_questions(path):
             twice; a question has answers and says that it has none.
     """
     tree = read_json(path)
-    if not isinstance(tree, dict) or not isinstance(tree.get("data"), list):
-        raise InputError(path, 'no list "data" at the top', LAYOUT)
-    is_version_2 = str(tree.get("version", "")).lstrip("vV").startswith("2")
+    is_version_2 = isinstance(tree, dict) and (
+        str(tree.get("version", "")).lstrip("vV").startswith("2"))
     contexts, questions, ids = [], [], set()
-    for place, paragraph in _paragraphs(path, tree["data"]):
+    for place, paragraph in _paragraphs(path, tree):
         for number, entry in enumerate(_field(place, paragraph, "qas", list)):
             question = _question(f"{place}.qas[{number}]", entry, len(contexts), is_version_2)
             if question.id in ids:
@@ -149,11 +151,27 @@ def read_json(path):
                          "copy the file again or mend it") from None
 
 
-def _paragraphs(path, articles):
-    for number, article in enumerate(articles):
+def _paragraphs(path, tree):
+    if isinstance(tree, list) and "context_text" in str(tree[:1]):
+        for number, passage in enumerate(tree):
+            yield f"{path}: [{number}]", _of_cmrc(f"{path}: [{number}]", passage)
+        return
+    if not isinstance(tree, dict) or not isinstance(tree.get("data"), list):
+        raise InputError(path, 'no list "data" at the top', LAYOUT)
+    for number, article in enumerate(tree["data"]):
         place = f"{path}: data[{number}]"
         for inner, paragraph in enumerate(_field(place, article, "paragraphs", list)):
             yield f"{place}.paragraphs[{inner}]", paragraph
+
+
+def _of_cmrc(place, passage):
+    """The paragraph that a passage of CMRC 2018's first layout is, whose answers have no place."""
+    return {"context": _field(place, passage, "context_text", str),
+            "qas": [{"id": _field(f"{place}.qas[{number}]", entry, "query_id", (str, int)),
+                     "question": _field(f"{place}.qas[{number}]", entry, "query_text", str),
+                     "answers": [{"text": text, "answer_start": -1} for text in
+                                 _field(f"{place}.qas[{number}]", entry, "answers", list)]}
+                    for number, entry in enumerate(_field(place, passage, "qas", list))]}
 
 
 def _question(place, entry, context, is_version_2):

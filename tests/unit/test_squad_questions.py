@@ -54,6 +54,20 @@ def test_a_question_as_it_stands(write):
         Question("2", "Who?", 0, (), True)))
 
 
+def test_the_first_layout_of_cmrc_has_answers_without_a_place(write):
+    passage = {"context_id": "T_0", "title": "t", "context_text": "答案在这里，不在那里。",
+               "qas": [{"query_id": "T_0_Q_0", "query_text": "在哪里？", "answers": ["这里", "那里"]}]}
+    file = read_questions(write([passage]))
+    assert file.contexts == (passage["context_text"],)
+    assert file.questions == (
+        Question("T_0_Q_0", "在哪里？", 0, (Answer("这里", -1), Answer("那里", -1)), False),)
+    assert [answer.find(passage["context_text"])
+            for answer in file.questions[0].answers] == [(3, 5), (8, 10)]
+    del passage["qas"][0]["query_text"]
+    with pytest.raises(InputError, match=r'\[0\]\.qas\[0\]: no "query_text"'):
+        read_questions(write([passage]))
+
+
 def test_byte_order_mark_windows_lines_and_compression_change_nothing(write):
     text = json.dumps(tree(entry()), indent=1)
     plain = read_questions(write(text)).questions
