@@ -152,7 +152,8 @@ def read_json(path):
 
 
 def _paragraphs(path, tree):
-    if isinstance(tree, list) and "context_text" in str(tree[:1]):
+    if isinstance(tree, list) and any(
+            isinstance(passage, dict) and "context_text" in passage for passage in tree):
         for number, passage in enumerate(tree):
             yield f"{path}: [{number}]", _of_cmrc(f"{path}: [{number}]", passage)
         return
