@@ -75,6 +75,7 @@ def check_program(program, options, feeds, fetches, custom_operators=()):
         _check_operator(operator, block, custom_operators)
     _check_feeds(block, operators, feeds, options)
     _check_fetches(block, operators, fetches)
+    _check_shares(operators, options)
     _check_weights(block, operators)
     last = check_stages(operators, block, options, feeds)
     loss = None
@@ -113,6 +114,8 @@ def _check_tuning(operator, block):
         if operator.type != "matmul_v2":
             refuse(operator, "has a share of memory, which matmul_v2 alone takes", "remove it")
     if operator.has_attr("serialize_factor"):
+        if operator.type != "matmul_v2":
+            refuse(operator, "is cut into pieces, which matmul_v2 alone can be", "remove it")
         factor = operator.attr("serialize_factor")
         mode = operator.attr("serialize_mode") if operator.has_attr("serialize_mode") else ""
         if mode and mode not in _SERIALIZE_MODES:
@@ -122,6 +125,14 @@ def _check_tuning(operator, block):
         if factor < 1 or mode in ("", "output_channels") and width % factor:
             refuse(operator, f"is cut into {factor} pieces, which do not divide {width}",
                    "write a divisor")
+
+
+def _check_shares(operators, options):
+    own = [op for op in operators if op.has_attr("__available_memory")]
+    if own and options.get("available_memory_proportion"):
+        refuse(own[0], "has a share of memory of its own, by which the option "
+               "available_memory_proportion is off for all others", "give every matrix product "
+               "its own, or none")
 
 
 def _check_feeds(block, operators, feeds, options):

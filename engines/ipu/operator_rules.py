@@ -65,6 +65,19 @@ def _pads_inside(op, block):
     return 0 <= op.attr("padding_idx") < _shape(op, block, "W")[0]
 
 
+def _averages_ignored_labels(op, block):
+    """Whether it is the mean of losses of which some count as nothing."""
+    name = op.input("X")[0]
+    return any(other.type == "softmax_with_cross_entropy" and name in other.output_arg_names
+               and other.has_attr("ignore_index") and other.attr("ignore_index") >= 0
+               for other in block.ops)
+
+
+def _changes_type(op, block):
+    kind = block.var(op.input("X")[0]).desc.dtype()
+    return op.has_attr("out_dtype") and op.attr("out_dtype") not in (-1, int(kind))
+
+
 def _output_has_gaps(op, block):
     return any(size <= 0 for size in block.var(op.output("Out")[0]).shape)
 
@@ -95,9 +108,13 @@ _ARG = [Rule(_is("keepdims", True), "keeps its axis, which the backend does not"
 _SLICE = Rule(_given("StartsTensor", "EndsTensor", "StridesTensor", "StartsTensorList",
                      "EndsTensorList", "StridesTensorList"),
               "gets its bounds as tensors", "write static numbers")
+_COMPARISON = Rule(_is_not("axis", -1), "aligns its operands by an axis, which the backend does "
+                   "not", "reshape them")
+_REDUCTION = Rule(_changes_type, "changes the type, which the backend does not", "cast before")
 _RESIZE = Rule(_is("data_layout", "NHWC", "NWC", "NDHWC"), "has its channels last", "use NCHW")
 
 RULES = {
+    "affine_channel": [_CHANNELS_FIRST],
     "arg_max": _ARG, "arg_min": _ARG,
     "assign_value": [Rule(lambda op, block: not any(
         op.has_attr(name) and op.attr(name) for name in
@@ -113,6 +130,9 @@ RULES = {
                   "casts to a type that IPUs lack", "cast to float16, float32, int32 or bool")],
     "concat": [_AXIS_TENSOR],
     "conv2d": [_CHANNELS], "conv2d_transpose": [_CHANNELS], "depthwise_conv2d": [_CHANNELS],
+    "depthwise_conv2d_transpose": [_CHANNELS],
+    "cumsum": [Rule(_is("flatten", True), "flattens, which the backend does not",
+                    "give the axis")],
     "custom_nll_loss": [Rule(lambda op, block: not isinstance(op.attr("ignoreIndex"), str),
                              "has a number as ignoreIndex", "write it as text, e.g. '-100'")],
     "data_norm": [Rule(lambda op, block: op.has_attr("slot_dim") and op.attr("slot_dim") > 0,
@@ -161,12 +181,18 @@ RULES = {
                     "write the widths"),
                Rule(lambda op, block: op.attr("adaptive") and list(op.attr("ksize")) != [1, 1],
                     "adapts to more than one number", "write the window")],
+    **dict.fromkeys(("reduce_max", "reduce_min", "reduce_prod", "reduce_sum"), [_REDUCTION]),
+    "reduce_mean": [_REDUCTION, Rule(_averages_ignored_labels, "averages losses of which some are "
+                                     "ignored, where the backend divides by the number of the "
+                                     "others", "weigh the losses and add them up")],
     "reshape2": [_SHAPE_TENSOR],
     "sigmoid_cross_entropy_with_logits": [Rule(_given("pos_weight"), "weighs positives, which the "
                                                "backend passes over", "weigh the loss by hand")],
     "slice": [_SLICE], "strided_slice": [_SLICE],
-    "softmax_with_cross_entropy": [Rule(_is("soft_label", True), "has soft labels",
-                                        "give hard labels")],
+    "softmax_with_cross_entropy": [
+        Rule(_is("soft_label", True), "has soft labels", "give hard labels"),
+        Rule(_is("use_softmax", False), "takes probabilities, of which the backend would take "
+             "the softmax again", "give logits")],
     "softplus": [Rule(lambda op, block: (op.attr("beta"), op.attr("threshold")) != (1.0, 20.0),
                       "has a beta or threshold that the backend passes over",
                       "write 1 and 20")],
@@ -178,6 +204,8 @@ RULES = {
                   "write static numbers")],
     "unsqueeze2": [_AXIS_TENSOR],
     "warpctc": [Rule(_is("norm_by_times", True), "normalises by time", "write False")],
+    **dict.fromkeys(("equal", "not_equal", "less_than", "less_equal", "greater_than",
+                     "greater_equal"), [_COMPARISON]),
     **dict.fromkeys(("bicubic_interp_v2", "bilinear_interp_v2", "linear_interp_v2",
                      "nearest_interp_v2", "trilinear_interp_v2"), [_RESIZE]),
 }

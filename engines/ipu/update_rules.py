@@ -5,6 +5,9 @@ from engines.ipu.half import UPDATE
 from engines.ipu.option_rules import facts
 from engines.ipu.places import refuse
 
+_MEAN = 1
+# Their numbers go to PopART's Adaptive, which does not clip.
+_UNCLIPPED = ("adadelta", "adagrad", "rmsprop")
 _CLIPS = {"clip": "ClipGradByValue", "clip_by_norm": "ClipGradByNorm"}
 
 
@@ -28,7 +31,11 @@ def check_update(program, options):
     for operator in updates:
         _check_one(operator)
         _check_alike(operator, updates[0])
+    if updates[0].type in _UNCLIPPED and any("gradient_clip" in op.attr("op_namescope")
+                                             for op in operators):
+        refuse(updates[0], "would lose its clipping", "use Adam or LAMB, or do not clip")
     _check_decay(operators, updates, options)
+    _check_options(options)
 
 
 def _check_one(operator):
@@ -68,6 +75,10 @@ def _check_decay(operators, updates, options):
               and "regularization" in op.attr("op_namescope")]
     if not scales:
         return
+    if updates[0].type == "adam" and options["weight_decay_mode"] != "decay":
+        raise InputError("IPU option weight_decay_mode", f"is '{options['weight_decay_mode']}', "
+                         "by which the decay of Adam would be added to the gradient",
+                         "write 'decay'")
     decayed = {op.input("X")[0] for op in scales}
     for operator in updates:
         if operator.input("Param")[0] not in decayed:
@@ -78,3 +89,14 @@ def _check_decay(operators, updates, options):
     if other is not None:
         refuse(other, f"decays by {other.attr('scale'):g}, but the first decay of {first:g} would "
                "count for all", "write one weight_decay, or use lamb")
+
+
+def _check_options(options):
+    if options["accumulation_and_replication_reduction_type"] != _MEAN:
+        raise InputError("IPU option accumulation_and_replication_reduction_type", "adds micro "
+                         "batches up, but each brings the mean of its rows", f"write {_MEAN} "
+                         "(Mean)")
+    if options["enable_fp16"]:
+        raise InputError("IPU option enable_fp16", "is on in training, where it converts the "
+                         "Program in some builds and does nothing in others", "switch it off; "
+                         "run.precision: fp16 converts the Program")

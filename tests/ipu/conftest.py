@@ -13,7 +13,7 @@ from engines.ipu.options import DEFAULTS  # noqa: E402  (nothing may import Padd
 
 OPTIONS = {**DEFAULTS, "num_ipus": 4, "replicated_graph_count": 2, "enable_manual_shard": True,
            "enable_replicated_graphs": True, "enable_pipelining": True, "accumulation_factor": 5,
-           "enable_gradient_accumulation": True}
+           "enable_gradient_accumulation": True, "weight_decay_mode": "decay"}
 
 
 class Small:

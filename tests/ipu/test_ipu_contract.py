@@ -43,6 +43,7 @@ def test_operators_without_a_handler(small, kind):
 
 # Operator, attributes, inputs, and words of the refusal.
 BROKEN = {
+    "affine_channel": ("affine_channel", {"data_layout": "NHWC"}, {}, "channels last"),
     "arg_max keeps": ("arg_max", {"axis": 1, "keepdims": True}, {}, "keeps its axis"),
     "arg_max flat": ("arg_max", {"axis": 1, "flatten": True}, {}, "flattens"),
     "arg_min axis": ("arg_min", {"axis": "tensor"}, {}, "axis as a tensor"),
@@ -53,12 +54,16 @@ BROKEN = {
     "cast": ("cast", {"out_dtype": BFLOAT}, {}, "IPUs lack"),
     "concat": ("concat", {}, {"AxisTensor": "ids"}, "axis as a tensor"),
     "conv2d": ("conv2d", {"data_format": "NHWC"}, {}, "channels last"),
+    "conv2d_transpose": ("depthwise_conv2d_transpose", {"data_format": "NHWC"}, {},
+                         "channels last"),
+    "cumsum": ("cumsum", {"flatten": True}, {}, "flattens"),
     "custom_nll_loss": ("custom_nll_loss", {"ignoreIndex": -100}, {}, "as text"),
     "data_norm": ("data_norm", {"slot_dim": 1}, {}, "slots"),
     "dropout mode": ("dropout", {"is_test": False,
                                  "dropout_implementation": "downgrade_in_infer"}, {}, "upscale"),
     "dropout seed": ("dropout", {"is_test": True}, {"Seed": "ids"}, "seed"),
     "dropout axis": ("dropout", {"is_test": True, "axis": [1]}, {}, "axis"),
+    "equal": ("equal", {"axis": 0}, {"Y": "ids"}, "by an axis"),
     "expand": ("expand", {}, {"expand_times_tensor": "ids"}, "tensors"),
     "expand_as_v2": ("expand_as_v2", {}, {"target_tensor": "ids"}, "target_shape"),
     "expand_v2 -1": ("expand_v2", {"shape": [2, -1, 4]}, {}, "without -1"),
@@ -88,9 +93,12 @@ BROKEN = {
     "reshape2": ("reshape2", {}, {"Shape": "ids"}, "static numbers"),
     "sigmoid cross entropy": ("sigmoid_cross_entropy_with_logits", {}, {"pos_weight": "ids"},
                               "weighs positives"),
+    "reduce_max": ("reduce_max", {"out_dtype": HALF}, {}, "changes the type"),
     "slice": ("slice", {}, {"StartsTensor": "ids"}, "bounds as tensors"),
     "strided_slice": ("strided_slice", {}, {"StridesTensorList": "ids"}, "bounds as tensors"),
     "soft labels": ("softmax_with_cross_entropy", {"soft_label": True}, {}, "hard labels"),
+    "probabilities": ("softmax_with_cross_entropy", {"soft_label": False, "use_softmax": False},
+                      {}, "softmax again"),
     "softplus": ("softplus", {"beta": 2.0, "threshold": 20.0}, {}, "passes over"),
     "split number": ("split", {"sections": [], "num": 2}, {}, "list of sizes"),
     "split axis": ("split", {"sections": [2, 2]}, {"AxisTensor": "ids"}, "axis as a tensor"),
@@ -103,6 +111,7 @@ BROKEN = {
     "memory elsewhere": ("softmax", {"__available_memory": 0.5}, {}, "matmul_v2 alone"),
     "pieces": ("matmul_v2", {"serialize_factor": 3, "trans_x": False, "trans_y": False}, {},
                "divide 4"),
+    "pieces elsewhere": ("softmax", {"serialize_factor": 2}, {}, "matmul_v2 alone"),
     "pieces of what": ("matmul_v2", {"serialize_factor": 2, "serialize_mode": "rows",
                                      "trans_x": False, "trans_y": False}, {}, "serialize_mode"),
 }
@@ -121,6 +130,23 @@ def test_a_transposed_operand_of_five_axes(small):
     program.add_buffer("five", [1, 1, 1, 4, 4])
     program.turn_into("matmul_v2", {"trans_x": True, "trans_y": False}, {"X": "five"})
     refused(program, "operand of 5 axes", "reshape")
+
+
+def test_a_mean_of_losses_that_passes_over_labels(small):
+    program = small()
+    loss = program.operator("matmul_v2").desc
+    loss.set_type("softmax_with_cross_entropy")
+    loss._set_attr("ignore_index", 0)
+    program.turn_into("reduce_mean")
+    refused(program, PLACE + "reduce_mean", "of which some are ignored", "weigh")
+
+
+def test_a_share_of_memory_that_switches_the_others_off(small):
+    program = small()
+    program.options["available_memory_proportion"] = 0.28
+    assert program.check() == program.loss
+    program.operator("matmul_v2").desc._set_attr("__available_memory", 0.2)
+    refused(program, PLACE + "matmul_v2", "available_memory_proportion", "every matrix product")
 
 
 @pytest.mark.parametrize("kind, words", [(BFLOAT, "bfloat16"), (DOUBLE, "float64")])
@@ -184,6 +210,9 @@ STAGES = {
     "backwards": (lambda p: (p.operator("gelu").desc._set_attr("ipu_stage", 0),
                              p.operator("gelu").desc._set_attr("ipu_index", 0)),
                   "reads", "earlier stages only"),
+    "stages are IPUs": (lambda p: [op.desc._set_attr("ipu_stage", -1) for op in p.block.ops
+                                   if op.has_attr("ipu_stage")], "which stage 1 makes",
+                        "earlier stages only"),
     "weight on two IPUs": (lambda p: p.operator("matmul_v2").desc.set_input("Y", ["table"]),
                            "the weight table", "cannot share"),
     "feed on two IPUs": (lambda p: p.turn_into("relu", {}, {"X": "ids"}), "the feed ids", "twice"),
@@ -227,6 +256,9 @@ OPTIONS = {
     "pipeline of one IPU": ({"num_ipus": 2}, "one IPU a replica", "switch it off"),
     "shards of one IPU": ({"num_ipus": 1, "replicated_graph_count": 1}, "enable_manual_shard"),
     "accumulation in inference": ({"is_training": False}, "in inference", "switch it off"),
+    "sums for means": ({"accumulation_and_replication_reduction_type": 0}, "adds micro batches up",
+                       "write 1 (Mean)"),
+    "fp16 by option": ({"enable_fp16": True}, "enable_fp16", "run.precision: fp16"),
     "unknown option": ({"enable_pipelines": True}, "no option", "'enable_pipelining'"),
     "float for int": ({"num_ipus": 4.0}, "num_ipus", "whole number"),
     "bool for int": ({"num_ipus": True}, "num_ipus", "whole number"),
@@ -257,12 +289,12 @@ def lamb():
     return paddle.optimizer.Lamb
 
 
-def set_update(kind, **attributes):
+def set_update(new, kind="lamb", **attributes):
     """Make other update operators of the small Program's."""
     def change(program):
         for operator in program.block.ops:
-            if operator.type == "lamb":
-                operator.desc.set_type(kind)
+            if operator.type == kind:
+                operator.desc.set_type(new)
                 for name, value in attributes.items():
                     operator.desc._set_attr(name, value)
     return change
@@ -286,6 +318,15 @@ UPDATES = {
     "unknown optimizer": (lamb(), set_update("ftrl"), "operator ftrl", "lamb"),
     "moving average": (lamb(), set_update("ema"), "operator ema", "known are"),
     "different numbers": (adam(), change_first("adam", beta1=0.5), "differs", "one optimizer"),
+    "its own rate": (adam(), lambda p: p.operator("adam").desc.set_input("LearningRate", ["bias"]),
+                     "a learning rate of its own", "one learning rate"),
+    "decay in the gradient": (adam(weight_decay=0.1),
+                              lambda p: p.options.update(weight_decay_mode="l2_regularization"),
+                              "weight_decay_mode", "write 'decay'"),
+    "lost clipping": (adam(weight_decay=0.1), lambda p: (
+        set_update("rmsprop", kind="adam")(p),
+        p.operator("scale").desc._set_attr("op_namescope", "/gradient_clip/")),
+        "operator rmsprop", "lose its clipping"),
     "different decays": (adam(weight_decay=0.1), change_first("scale", scale=0.5), "decays by",
                          "one weight_decay"),
     "clip by value": (adam(weight_decay=0.1), lambda p: p.operator("scale").desc.set_type("clip"),
