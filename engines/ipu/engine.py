@@ -63,13 +63,14 @@ class IpuEngine(Engine):
             custom_ops.load(config.run.ipu_operators)
         self.config, self.updates, self.moments = config, 0, {}
         self._ahead, self._results = [], []
-        self._compiled = None
+        self._compiled, self._is_dry = None, is_dry
 
     def build(self, network, make_optimizer=None):
         self.network = network
         self.placement = placements.resolve(self.config, network.pooler is not None)
         self.scope = core.Scope()
-        self._put_weights()
+        if not self._is_dry:  # a Program is checked by the shapes of weights
+            self._put_weights()
 
     def read(self, data, consumed, count):
         """The batch of this step; where a call of the device is several, all are read at once."""
