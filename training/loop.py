@@ -43,7 +43,8 @@ class Trainer:
         self.engine.load_state(read_optimizer(checkpoint))
         self.step, self.samples = state["step"], state["samples"]
         self.seconds, self.skipped_steps = state["seconds"], state["skipped_steps"]
-        self.best = self.better(self.folder.evaluations_up_to(self.step), default=None,
+        self.best = self.better((line for line in self.folder.evaluations_up_to(self.step)
+                                 if line.get(self.measure) is not None), default=None,
                                 key=lambda line: line[self.measure])
         if self.engine.is_main:
             print(f"resumed from {checkpoint}: step {self.step}, {self.samples} samples",
@@ -135,9 +136,7 @@ class Trainer:
 
     def _metrics_line(self, sums, timer):
         rate = self.config.train.global_batch_size * timer.steps / timer.seconds
-        # JSON knows neither nan nor inf.
-        sums = {name: value if math.isfinite(value) else None for name, value in sums.items()}
-        return {"step": self.step, "samples": self.samples, **sums,
+        return {"step": self.step, "samples": self.samples, **_finite(sums),
                 "skipped_steps": self.skipped_steps, "sequences_per_second": rate,
                 "tokens_per_second": rate * timer.tokens / timer.rows,
                 "mfu": rate * self.flops_per_row / self.peak_flops,
@@ -162,11 +161,13 @@ class Trainer:
         """Evaluate and log; whether a checkpoint of this step is wanted as the best so far."""
         if not self.evaluate:
             return False
-        line = {"step": self.step, "samples": self.samples, **self.evaluate()}
+        line = {"step": self.step, "samples": self.samples, **_finite(self.evaluate())}
         self._log("held_out", line, progress, trackers)
         if self.engine.is_main:
             self.folder.draw_curves()
-        value = line[self.measure]
+        value = line.get(self.measure)
+        if value is None:  # not finite, or the file does not tell what is right
+            return False
         if self.best and self.better(self.best[self.measure], value) == self.best[self.measure]:
             return False
         self.best = line
@@ -200,6 +201,11 @@ class Trainer:
                 self.folder.draw_curves()
             self.folder.write_result(result)
         return result
+
+
+def _finite(values):
+    """Numbers by name, None where one is not finite, for JSON knows neither nan nor inf."""
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
 def count_parameters(network):

@@ -1,10 +1,8 @@
 """Scores of a network on a file of questions, and its answers as files."""
 
-import numpy as np
-
 from data.squad import scoring
 from data.squad.answers import find_answers
-from data.squad.rows import SquadData, gather_logits
+from data.squad.rows import SquadData, window_logits
 
 _RULES = {"en": "squad", "zh": "cmrc2018"}
 
@@ -24,7 +22,8 @@ class SquadEvaluation:
         self.with_impossible = questions.check_version(config.data.has_impossible)
         self.is_scored = all(question.is_impossible is not None
                              for question in questions.questions)
-        self.data = SquadData(features, tokenizer, config.data, is_training=False)
+        self.data = SquadData(features, tokenizer, config.data, is_training=False,
+                              fixed_length=config.run.on_ipus)
         self.output = output
 
     def __call__(self, engine):
@@ -44,17 +43,9 @@ class SquadEvaluation:
 
     def answer(self, engine):
         """The ``Answers`` to all questions."""
-        shape = len(self.features.lengths), self.config.data.sequence_length
-        logits = {name: np.full(shape, np.nan, np.float32) for name in ("start", "end")}
-        count = self.config.run.micro_batch_size
-        for consumed in range(0, len(self.data), count):
-            windows = self.data.windows_of(consumed, count)
-            batch = self.data.make_rows(windows)
-            found = engine.predict(batch)
-            for name, array in logits.items():
-                gather_logits(found[f"{name}_logits"], windows, batch, array)
-        return find_answers(self.questions, self.features, logits["start"], logits["end"],
-                            self.config.data, self.with_impossible)
+        logits = window_logits(self.data, engine.predict, self.config.run.micro_batch_size)
+        return find_answers(self.questions, self.features, *logits, self.config.data,
+                            self.with_impossible)
 
     def _score(self, answers):
         if not self.is_scored:

@@ -180,6 +180,31 @@ def test_the_best_evaluation_is_saved_between_checkpoints(tmp_path, pretrain):
     assert metrics(tmp_path / "run") == metrics(tmp_path / "off")
 
 
+def test_an_evaluation_that_is_not_finite_is_told_and_is_not_the_best(tmp_path, pretrain,
+                                                                      monkeypatch):
+    whole = PretrainingData.batch
+
+    def batch(self, consumed, count):
+        result = whole(self, consumed, count)
+        if self.split != "train":
+            result.labels["masked_lm_weights"][0] = np.inf
+        return result
+    monkeypatch.setattr(PretrainingData, "batch", batch)
+    options = ["train.evaluate_every=2", "train.save_every=3"]
+    assert pretrain(tmp_path / "run", *options) == 0
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step_00000006")
+    assert pretrain(tmp_path / "run", *options, options=["--resume"]) == 0
+
+    def refuse(word):
+        raise ValueError(f"{word} is no JSON")
+    lines = [json.loads(line, parse_constant=refuse) for line
+             in (tmp_path / "run" / "evaluations.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [2, 4, 6]
+    assert all(line["loss"] is None for line in lines)
+    result = json.loads((tmp_path / "run" / "result.json").read_text(), parse_constant=refuse)
+    assert result["best"] is None and checkpoints(tmp_path / "run") == [3, 6]
+
+
 def test_a_loss_scale_changes_no_bit(tmp_path, pretrain):
     for name, scale in (("plain", "null"), ("scaled", "4096")):
         assert pretrain(tmp_path / name, f"run.loss_scale={scale}") == 0

@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -56,8 +58,6 @@ def test_run_folder_holds_answers_and_scores(tmp_path, squad):
 
 
 def test_packed_training_of_a_resumed_run_repeats_itself(tmp_path, squad):
-    import shutil
-
     options = ["data.sequences_per_row=3", "data.sequence_length=384", "model.hidden_dropout_prob=0.1"]
     squad(tmp_path / "whole", *options)
     shutil.copytree(tmp_path / "whole", tmp_path / "run")
@@ -81,6 +81,45 @@ def test_questions_without_an_answer_are_seen_in_the_file(tmp_path, squad, capsy
                      main=lambda arguments: run(run_squad.main, arguments))
         error = capsys.readouterr().err
         assert code == 2 and error.count("\n") == 1 and says in error
+
+
+def test_questions_of_unknown_answer_are_answered_and_not_scored(tmp_path, squad, capsys):
+    tree = read(Path(QUESTIONS))
+    first = tree["data"][0]["paragraphs"][0]["qas"][0]
+    first["answers"] = []
+    untold = tmp_path / "test.json"
+    untold.write_text(json.dumps(tree), "utf-8")
+    result = squad(tmp_path / "run", f"data.evaluation_file={untold}", "train.evaluate_every=2")
+    assert result["held_out"] == {"step": 4, "samples": 16} and result["best"] is None
+    assert first["id"] in read(tmp_path / "run" / "predictions.json")
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step_00000004")
+    again = squad(tmp_path / "run", f"data.evaluation_file={untold}", "train.evaluate_every=2",
+                  options=["--resume"])
+    assert again["training"]["loss"] == result["training"]["loss"]
+    capsys.readouterr()
+    assert squad(tmp_path / "learn", f"data.train_file={untold}",
+                 main=lambda arguments: run(run_squad.main, arguments)) == 2
+    assert f"question {first['id']} has no answer and is not marked" in capsys.readouterr().err
+
+
+def test_an_emulated_ipu_has_the_same_numbers(tmp_path, squad):
+    options = ["data.sequences_per_row=3", "run.micro_batch_size=2", "train.optimizer=lamb",
+               "model.hidden_dropout_prob=0", "model.attention_probs_dropout_prob=0"]
+    squad(tmp_path / "cpu", *options)
+
+    def launch(arguments):
+        subprocess.run([sys.executable, "run_squad.py", *arguments], check=True,
+                       capture_output=True, timeout=200)
+
+    squad(tmp_path / "ipu", *options, "run.device=ipu_model", main=launch)
+    for name in ("metrics.jsonl", "evaluations.jsonl"):
+        one, two = ([json.loads(line) for line in (tmp_path / kind / name).read_text().splitlines()]
+                    for kind in ("cpu", "ipu"))
+        for key in ("loss", "f1"):
+            assert ([line.get(key) for line in one]
+                    == pytest.approx([line.get(key) for line in two], rel=1e-5))
+    one, two = (read(tmp_path / kind / "predictions.json") for kind in ("cpu", "ipu"))
+    assert one == two
 
 
 def test_two_stages_on_two_processes_have_the_same_numbers(tmp_path, squad):
