@@ -86,7 +86,7 @@ class TrainConfig:
     beta2: float = option(0.999, "Decay of the second moment.")
     epsilon: float = option(1e-6, "Added to the root of the second moment.")
     bias_correction: bool = option(
-        True, "Correct the moments' start at zero; false is Graphcore's LAMB.")
+        True, "Correct the moments' start at zero; false is Google's AdamW and Graphcore's LAMB.")
     max_gradient_norm: float = option(
         1.0, "Clip the gradient to this global norm; 0 does not clip.")
     first_moment_precision: Literal["fp32", "fp16"] = option(
@@ -168,8 +168,8 @@ class TrainConfig:
                                  f"remove it, or write train.schedule: {kinds[0]}")
 
     def _refuse_what_only_lamb_has(self):
-        for key in ("bias_correction", "first_moment_precision", "second_moment_precision",
-                    "moment_scale", "max_weight_norm"):
+        for key in ("first_moment_precision", "second_moment_precision", "moment_scale",
+                    "max_weight_norm"):
             if self.is_set(key):
                 value = str(getattr(self, key)).lower()
                 raise InputError(f"train.{key}", f"{value} is offered for lamb only",

@@ -79,7 +79,10 @@ class Optimizer:
 
 
 class AdamW(Optimizer):
-    """Adam with decoupled weight decay (Loshchilov and Hutter 2019), Paddle's own."""
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019), Paddle's own.
+
+    With ``bias_correction`` false as Google's BERT has it (google-research/bert, optimization.py).
+    """
 
     MOMENTS = ("moment1", "moment2")
     POWERS = ("beta1_pow_acc", "beta2_pow_acc")
@@ -88,13 +91,15 @@ class AdamW(Optimizer):
         super().__init__(train, parameters)
         decayed = {p.name for name, p in parameters.items()
                    if is_decayed(name, train.decay_all_parameters)}
-        self._optimizer = paddle.optimizer.AdamW(
+        kind = paddle.optimizer.AdamW if train.bias_correction else _AdamWithoutCorrection
+        self._optimizer = kind(
             beta1=train.beta1, beta2=train.beta2, epsilon=train.epsilon,
             parameters=list(parameters.values()), weight_decay=train.weight_decay,
             apply_decay_param_fun=decayed.__contains__)
+        self.rate_factor = 1.0 if train.bias_correction else _rate_factor(train)
 
     def _update(self, learning_rate):
-        self._optimizer.set_lr(learning_rate)
+        self._optimizer.set_lr(learning_rate * self.rate_factor)
         self._optimizer.step()
 
     def state(self):
@@ -120,8 +125,19 @@ class AdamW(Optimizer):
         values = {}
         for key, array in arrays.items():
             name, slot = key.rsplit("/", 1)
+            if slot in self.POWERS and not self.train.bias_correction:
+                array = np.zeros_like(array)  # IPUs count updates all the same
             values[f"{names[name]}_{slot}_0"] = paddle.to_tensor(array)
         self._optimizer.set_state_dict(values)
+
+
+class _AdamWithoutCorrection(paddle.optimizer.AdamW):
+    """Where it keeps powers of the betas it keeps 0, which stays 0 and corrects nothing."""
+
+    def _add_accumulator(self, name, *arguments, **options):
+        if name in AdamW.POWERS:
+            options["fill_value"] = 0.0
+        return super()._add_accumulator(name, *arguments, **options)
 
 
 class Lamb(Optimizer):
@@ -209,6 +225,16 @@ class _Moment:
         scaled = (average * self.scale).clip(-self.LARGEST, self.LARGEST)
         self.stored = scaled.astype("float16")
         return average
+
+
+def _rate_factor(train):
+    """What makes up for Paddle's 1 - beta in float32, of which 0.999 leaves five digits.
+
+    Correction takes the error out again, for it has the same betas.
+    """
+    share1, share2 = ((1 - beta) / float(np.float32(1) - np.float32(beta))
+                      for beta in (train.beta1, train.beta2))
+    return share1 / share2 ** 0.5
 
 
 def _slots(parameters, **kinds):

@@ -416,7 +416,7 @@ CONTRADICTIONS = [
      "fit a row of 128 slots; lower it or lengthen data.sequence_length"),
     (["data.held_out_share=1"], "data.held_out_share: 1.0 is outside [0, 1); write a share"),
     (["train.beta2=1.0"], "train.beta2: 1.0 is outside [0, 1); write e.g. 0.9"),
-    (["train.bias_correction=false"], "train.bias_correction: false is offered for lamb only; "
+    (["train.max_weight_norm=10"], "train.max_weight_norm: 10.0 is offered for lamb only; "
      "remove it, or write train.optimizer: lamb"),
     (["train.seed=-1"], "train.seed: -1 is negative; write 0 or more"),
     (["run.precision=fp16"], "run.precision: fp16 is not computed on cpu; write fp32"),
