@@ -7,7 +7,7 @@ from pathlib import Path
 
 from configs.command_line import build_parser, run
 from configs.errors import InputError
-from configs.files import write_whole
+from configs.files import write_json
 from configs.load import load_config
 from engines.planner.hardware import IPUS
 from engines.planner.plan import check_for_ipus, make_plan
@@ -62,7 +62,7 @@ def write(arguments, plan, pods, facts):
     pictures = [arguments.draw] if arguments.draw else []
     if arguments.output:
         folder = make_folder(arguments.output)
-        write_whole(folder / "plan.json", json.dumps(facts, indent=2) + "\n")
+        write_json(folder / "plan.json", facts)
         pictures.append(folder / "plan.png")
     if pictures:
         # Its import is slow.

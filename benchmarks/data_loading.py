@@ -6,14 +6,13 @@ an IPU-POD16 eats (PaddleNLP's published throughput of BERT-Base): 11,700 rows o
 3,470 of 384 a second.
 """
 
-import json
 import os
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from configs.command_line import Parser, run
+from configs.command_line import Parser, run, tell
 from configs.load import load_config
 
 CONFIG = "configs/pretrain/quickstart.yaml"
@@ -32,9 +31,7 @@ def main(argv=None):
         figures = {"workers": arguments.workers,
                    "phases": [measure(Path(folder) / "prepared", arguments.workers, *phase)
                               for phase in PHASES]}
-    print(json.dumps(figures, indent=2))
-    if arguments.output:
-        Path(arguments.output).write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
+    tell(figures, arguments.output)
     return figures
 
 

@@ -22,7 +22,7 @@ import threading
 import time
 from pathlib import Path
 
-from configs.command_line import Parser, run
+from configs.command_line import Parser, run, tell
 
 CONFIG = "configs/pretrain/quickstart.yaml"
 PEER_BYTES = 1_000_000
@@ -39,9 +39,7 @@ def main(argv=None):
     with tempfile.TemporaryDirectory() as folder:
         text = _read(Path(arguments.input))
         figures = measure(text, Path(folder), arguments.workers)
-    print(json.dumps(figures, indent=2))
-    if arguments.output:
-        Path(arguments.output).write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
+    tell(figures, arguments.output)
     return figures
 
 

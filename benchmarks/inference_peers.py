@@ -16,7 +16,7 @@ class Ours:
     def __init__(self, models, threads):
         from engines import startup
 
-        startup.prepare(threads)
+        startup.prepare(threads, shares_cores=True)
         from configs.inference_schema import InferenceConfig
         from inference.predictor import open_predictor
 

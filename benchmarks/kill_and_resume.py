@@ -9,7 +9,6 @@ A moment is a random number of steps after training began and a random share of 
 more, checkpoints included; or, where that number is 0, it falls while the run is being opened.
 """
 
-import json
 import random
 import re
 import shutil
@@ -20,7 +19,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from configs.command_line import Parser, run
+from configs.command_line import Parser, run, tell
 from configs.errors import InputError
 from training.metrics import COST_KEYS, JsonLines
 
@@ -52,9 +51,7 @@ def main(argv=None):
         shutil.rmtree(folder)
     else:
         print(f"kept: {folder}", file=sys.stderr)
-    print(json.dumps(figures, indent=2))
-    if arguments.output:
-        Path(arguments.output).write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
+    tell(figures, arguments.output)
     return figures
 
 

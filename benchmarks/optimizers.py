@@ -4,15 +4,13 @@
 gradients and runs the project's AdamW and LAMB and Paddle's own LAMB in turn, in one process.
 """
 
-import json
 import statistics
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 
-from configs.command_line import Parser, run
+from configs.command_line import Parser, run, tell
 from configs.load import load_config
 from engines import startup
 
@@ -29,9 +27,7 @@ def main(argv=None):
     arguments = parser.parse_args(argv)
     startup.prepare()
     result = measure(arguments.overrides, arguments.rounds)
-    if arguments.output:
-        Path(arguments.output).write_text(json.dumps(result, indent=2) + "\n", "utf-8")
-    print(json.dumps(result, indent=2))
+    tell(result, arguments.output)
     return result
 
 

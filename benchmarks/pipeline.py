@@ -24,20 +24,18 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.launching import Job, launch
-from configs.command_line import Parser, run
+from configs.command_line import Parser, run, tell
 
 CONFIG = "configs/pretrain/quickstart.yaml"
 MICRO_BATCH = 4
-# On a CPU the embeddings cost three to four of these layers, for the dense gradient of their
-# table, and the heads one.
 SIZES = ["model.hidden_size=256", "model.num_hidden_layers=12", "model.num_attention_heads=4",
          "model.intermediate_size=1024", "data.max_predictions=8",
          f"run.micro_batch_size={MICRO_BATCH}", "train.log_every=1", "train.evaluation_rows=8",
          "data.held_out_share=0.1", "run.peak_flops=1.0e+11", "train.keep_last=1"]
-# By number of stages; the last one has the heads.
-PIPELINES = {2: 'run.pipeline=["embeddings, layer.0-4 on 0", "-1, pooler, heads on 1"]',
-             4: 'run.pipeline=["embeddings, layer.0 on 0", "layer.1-4 on 1", '
-                '"layer.5-8 on 2", "-1, pooler, heads on 3"]'}
+# By number of stages.
+PIPELINES = {2: 'run.pipeline=["embeddings, layer.0-5 on 0", "-1, pooler, heads on 1"]',
+             4: 'run.pipeline=["embeddings, layer.0-2 on 0", "layer.3-5 on 1", '
+                '"layer.6-8 on 2", "-1, pooler, heads on 3"]'}
 
 
 def main(argv=None):
@@ -50,9 +48,7 @@ def main(argv=None):
     arguments = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as folder:
         figures = measure(Path(folder), arguments)
-    print(json.dumps(figures, indent=2))
-    if arguments.output:
-        Path(arguments.output).write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
+    tell(figures, arguments.output)
     return figures
 
 

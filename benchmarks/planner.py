@@ -7,7 +7,6 @@
 import dataclasses
 import functools
 import itertools
-import json
 import statistics
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import yaml
 
 from configs.command_line import Parser, run
+from configs.files import write_json
 from configs.load import load_config, load_section
 from configs.schema import Config, SquadConfig
 from engines.planner import timing
@@ -36,7 +36,7 @@ def main(argv=None):
     result = compare()
     print("\n".join(table(result)))
     if arguments.output:
-        Path(arguments.output).write_text(json.dumps(result, indent=2) + "\n", "utf-8")
+        write_json(arguments.output, result)
     return result
 
 

@@ -1,13 +1,12 @@
 """Published figures, reproduced: ``python -m benchmarks.published run sts_benchmark …``."""
 
 import csv
-import json
 import sys
 from pathlib import Path
 
 import numpy as np
 
-from configs.command_line import Parser, run
+from configs.command_line import Parser, run, tell
 from configs.errors import InputError
 from engines import startup
 
@@ -21,10 +20,7 @@ def main(argv=None):
     arguments = _parser().parse_args(argv)
     startup.prepare()
     result = BENCHMARKS[arguments.name](arguments.model, arguments.data)
-    text = json.dumps(result, indent=2)
-    print(text)
-    if arguments.output:
-        Path(arguments.output).write_text(text + "\n", "utf-8")
+    tell(result, arguments.output)
     return result
 
 

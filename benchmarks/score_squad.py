@@ -4,11 +4,9 @@ DATA is in the layout of SQuAD v1.1 or v2.0 (also XQuAD, CMRC 2018, DRCD), PREDI
 file of question id to text, either also compressed. Prints JSON.
 """
 
-import json
 import sys
-from pathlib import Path
 
-from configs.command_line import Parser, run
+from configs.command_line import Parser, run, tell
 from data.squad import scoring
 from data.squad.questions import read_questions
 
@@ -22,10 +20,7 @@ def main(argv=None):
     result = {"data": arguments.data, "predictions": arguments.predictions, "rules": rules,
               **scoring.score(questions, scoring.read_predictions(arguments.predictions), rules,
                               null_odds)}
-    text = json.dumps(result, indent=2, ensure_ascii=False)
-    print(text)
-    if arguments.output:
-        Path(arguments.output).write_text(text + "\n", "utf-8")
+    tell(result, arguments.output)
     return result
 
 

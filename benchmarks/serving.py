@@ -78,7 +78,7 @@ def bare_throughput(model, texts):
     """Texts a second of the predictor itself, printed as JSON."""
     from engines import startup
 
-    startup.prepare()
+    startup.prepare(shares_cores=True)
     from inference.predictor import open_predictor
 
     predictor, records = open_predictor(model), [{"text": text} for text in texts]

@@ -7,14 +7,13 @@ of a loss at any step, and the largest difference of a final weight, from one pr
 is 1e-5 for both.
 """
 
-import json
 import sys
 import tempfile
 from pathlib import Path
 from typing import List, NamedTuple
 
 from benchmarks.launching import Job, launch
-from configs.command_line import Parser, run
+from configs.command_line import Parser, run, tell
 
 GOAL = 1e-5
 
@@ -54,9 +53,7 @@ def main(argv=None):
     with tempfile.TemporaryDirectory() as folder:
         figures = {"steps": arguments.steps, "goal": GOAL,
                    "models": measure(Path(folder), arguments.steps)}
-    print(json.dumps(figures, indent=2))
-    if arguments.output:
-        Path(arguments.output).write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
+    tell(figures, arguments.output)
     return figures
 
 

@@ -4,14 +4,12 @@ Measures reading a file, making its features with a cold cache, and opening them
 JSON.
 """
 
-import json
 import os
 import sys
 import tempfile
 import time
-from pathlib import Path
 
-from configs.command_line import Parser, run
+from configs.command_line import Parser, run, tell
 from configs.data_schema import SquadConfig
 from data.squad.features import open_features
 from data.squad.questions import read_questions
@@ -26,10 +24,7 @@ def main(argv=None):
     with tempfile.TemporaryDirectory() as cache:
         figures = measure(arguments.data, arguments.vocabulary, not arguments.cased,
                           SquadConfig(cache=cache), arguments.workers)
-    text = json.dumps(figures, indent=2)
-    print(text)
-    if arguments.output:
-        Path(arguments.output).write_text(text + "\n", "utf-8")
+    tell(figures, arguments.output)
     return figures
 
 

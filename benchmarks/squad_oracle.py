@@ -5,16 +5,14 @@ a network that knows an answer, takes the predictions made of them, and scores t
 match and F1 should be 100 but for what is listed, each with the reason. Prints JSON.
 """
 
-import json
 import sys
 from collections import Counter
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from configs.command_line import Parser, run
+from configs.command_line import Parser, run, tell
 from configs.data_schema import SquadConfig
 from data.squad import scoring
 from data.squad.answers import find_answers
@@ -40,10 +38,7 @@ def main(argv=None):
         document_stride=arguments.document_stride)
     result = check(questions, arguments.vocabulary, not arguments.cased, options,
                    arguments.rules)
-    text = json.dumps(result, indent=2, ensure_ascii=False)
-    print(text)
-    if arguments.output:
-        Path(arguments.output).write_text(text + "\n", "utf-8")
+    tell(result, arguments.output)
     return result
 
 

@@ -2,9 +2,11 @@
 
 import argparse
 import errno
+import json
 import sys
 
 from configs.errors import InputError, Stopped
+from configs.files import write_json
 from configs.load import describe_keys
 
 _DISK_REFUSES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
@@ -35,6 +37,13 @@ def build_parser(description, task="pretrain"):
                         dest="overrides", help="override one key, e.g. train.steps=20; repeatable")
     parser.add_argument("--output", metavar="DIR", help="folder to write to")
     return parser
+
+
+def tell(figures, output=None):
+    """Print figures as JSON, and write them to a file too if one is named."""
+    print(json.dumps(figures, indent=2, ensure_ascii=False))
+    if output:
+        write_json(output, figures)
 
 
 def run(main, argv=None):

@@ -1,5 +1,6 @@
 """Small files that are written whole or not at all."""
 
+import json
 import os
 from pathlib import Path
 
@@ -25,3 +26,8 @@ def write_whole(path, content):
         partial.unlink(missing_ok=True)
         raise InputError(path, f"cannot be written ({error.strerror})",
                          "make room or choose another folder") from None
+
+
+def write_json(path, value):
+    """As ``write_whole``, a value as indented JSON."""
+    write_whole(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")

@@ -20,6 +20,7 @@ import numpy as np
 from tqdm import tqdm
 
 from configs.errors import InputError
+from configs.files import write_json
 from data import shards
 from data.corpus import parse_document, raw_documents
 from data.tokenizer import open_tokenizer
@@ -101,7 +102,7 @@ def _begin(partial, settings):
         return
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    shards.write_json(begun, settings)
+    write_json(begun, settings)
 
 
 def _blocks(paths, part, done, bar):
@@ -245,6 +246,6 @@ def _finish(partial, directory, settings, vocabulary_size):
     manifest = {**settings, "vocabulary_tokens": vocabulary_size, "counts": counts,
                 "shards": len(records)}
     (partial / "settings.json").unlink()
-    shards.write_json(partial / "manifest.json", manifest)
+    write_json(partial / "manifest.json", manifest)
     partial.rename(directory)
     return manifest

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from configs.errors import InputError
+from configs.files import write_json
 
 SPLITS = ("train", "held_out")
 ARRAYS = ("tokens", "sentences", "documents")
@@ -189,13 +190,6 @@ def read_json(path):
     except (OSError, ValueError):
         raise InputError(path, "is missing or damaged",
                          "remove the folder and prepare again") from None
-
-
-def write_json(path, value):
-    """Write a JSON file whole or not at all."""
-    partial = Path(path).with_name(Path(path).name + ".partial")
-    partial.write_text(json.dumps(value, indent=2), "utf-8")
-    os.replace(partial, path)
 
 
 def file_hash(path):

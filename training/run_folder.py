@@ -1,10 +1,9 @@
 """The folder of a run: what lies where, and whether a new run or a resumed one may use it."""
 
-import json
 from pathlib import Path
 
 from configs.errors import InputError
-from configs.files import write_whole
+from configs.files import write_json, write_whole
 from configs.load import load_config, to_yaml
 from configs.schema import SECTIONS
 from training.checkpoint import newest_checkpoint, remove_partial_checkpoints
@@ -64,7 +63,7 @@ class RunFolder:
 
     def write_result(self, result):
         """Write ``result.json``."""
-        write_whole(self.path / "result.json", json.dumps(result, indent=2) + "\n")
+        write_json(self.path / "result.json", result)
 
 
 def _check_same_recipe(old, new, place):

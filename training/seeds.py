@@ -1,12 +1,11 @@
 """One recipe under several seeds, and what published tables tell of that."""
 
 import dataclasses
-import json
 import statistics
 from pathlib import Path
 
 from configs.errors import InputError
-from configs.files import write_whole
+from configs.files import write_json
 
 
 def read_seeds(text):
@@ -43,7 +42,7 @@ def run_seeds(seeds, config, output, run_one):
         result = run_one(dataclasses.replace(config, train=train), Path(output) / f"seed_{seed}")
         lines.append(result["held_out"])
     summary = summarise(seeds, lines)
-    write_whole(Path(output) / "seeds.json", json.dumps(summary, indent=2) + "\n")
+    write_json(Path(output) / "seeds.json", summary)
     for name, figures in summary["figures"].items():
         print(f"{name}: {figures['mean']:.4f} ± {figures['deviation']:.4f}, "
               f"best {figures['best']:.4f} of {len(seeds)}", flush=True)
