@@ -126,8 +126,8 @@ def _within_windows(logits, sequence_id, count):
                         axis=1)
 
 
-class SequenceClassificationHead(nn.Layer):
-    """A label for each sequence of a row; one label is a regression."""
+class _LabelHead(nn.Layer):
+    """A label for whatever has a vector."""
 
     label_names = None
     """What the labels are called, in their order, where that is known"""
@@ -136,6 +136,10 @@ class SequenceClassificationHead(nn.Layer):
         super().__init__()
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
         self.classifier = Linear(config.hidden_size, num_labels)
+
+
+class SequenceClassificationHead(_LabelHead):
+    """A label for each sequence of a row; one label is a regression."""
 
     def forward(self, stream):
         """``logits`` ``[batch, k, num_labels]``."""
@@ -162,16 +166,8 @@ class SequenceClassificationHead(nn.Layer):
         return {"loss": total(difference * difference * weights)}
 
 
-class TokenClassificationHead(nn.Layer):
+class TokenClassificationHead(_LabelHead):
     """A label for each token."""
-
-    label_names = None
-    """What the labels are called, in their order, where that is known"""
-
-    def __init__(self, config, num_labels):
-        super().__init__()
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
-        self.classifier = Linear(config.hidden_size, num_labels)
 
     def forward(self, stream):
         """``logits`` ``[batch, sequence, num_labels]``."""

@@ -39,6 +39,18 @@ def randomise(network, seed, scale=0.05):
         parameter.set_value(value.astype("float32"))
 
 
+def tensors(arrays):
+    """Arrays by name as tensors."""
+    return {name: paddle.to_tensor(array) for name, array in arrays.items()}
+
+
+def sums_and_gradients(network, batch):
+    """What the heads' ``loss`` sums of a batch, as floats, and its gradients."""
+    sums = network.heads.loss(network(tensors(batch.inputs)), tensors(batch.labels))
+    sums["loss"].backward()
+    return {name: float(value) for name, value in sums.items()}, gradients(network)
+
+
 def gradients(network):
     """Parameter names to the arrays of their gradients, which are cleared."""
     result = {name: parameter.grad.numpy() for name, parameter in network.named_parameters()

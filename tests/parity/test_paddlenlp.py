@@ -1,6 +1,5 @@
 """Against PaddleNLP: ERNIE at full width, every head, and files."""
 
-import numpy as np
 import paddle
 import paddlenlp.transformers as peers
 import pytest

@@ -1,7 +1,6 @@
 """Rows of texts and labelled words: what stands where, their losses, logits back to the file."""
 
 import numpy as np
-import paddle
 import pytest
 
 from configs.data_schema import ClassifyConfig
@@ -13,7 +12,7 @@ from data.classify.predictions import choose, describe_rows
 from data.classify.rows import ClassifyData
 from data.tokenizer import WordPieceTokenizer
 from models.tasks import build_for_classification
-from tests.feeding import gradients, randomise
+from tests.feeding import randomise, sums_and_gradients, tensors
 from training.classify_evaluation import mean_loss
 
 VOCABULARY = "data/vocabularies/bert_base_uncased.txt"
@@ -61,16 +60,6 @@ def networks():
                                                                         depth)
             randomise(network, seed=1, scale=0.3)
     return made
-
-
-def tensors(arrays):
-    return {name: paddle.to_tensor(array) for name, array in arrays.items()}
-
-
-def sums_and_gradients(network, batch):
-    sums = network.heads.loss(network(tensors(batch.inputs)), tensors(batch.labels))
-    sums["loss"].backward()
-    return {name: float(value) for name, value in sums.items()}, gradients(network)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)

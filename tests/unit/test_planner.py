@@ -15,7 +15,7 @@ from configs.load import load_config
 from engines.planner import timing
 from engines.planner.drawing import blocks
 from engines.planner.hardware import IPUS, MIB
-from engines.planner.memory import memory_per_ipu, stash_per_ipu
+from engines.planner.memory import stash_per_ipu
 from engines.planner.plan import make_plan, mean_sequences
 from engines.planner.search import _share_out, scale, search
 

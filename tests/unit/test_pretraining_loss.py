@@ -3,12 +3,12 @@
 import dataclasses
 
 import numpy as np
-import paddle
 import pytest
 
 from data.open import open_pretraining_data
 from models.initialise import initialise
 from models.tasks import build_for_pretraining
+from tests.feeding import tensors
 from training.loop import _Timer
 
 
@@ -24,10 +24,6 @@ def network(tiny_config):
 @pytest.fixture
 def batch(tiny_config):
     return open_pretraining_data(tiny_config()).batch(0, 12)
-
-
-def tensors(arrays):
-    return {name: paddle.to_tensor(array) for name, array in arrays.items()}
 
 
 def loss_of(network, batch):

@@ -1,7 +1,6 @@
 """Loss of question answering: of packed rows as of windows in rows of their own."""
 
 import numpy as np
-import paddle
 import pytest
 
 from configs.data_schema import SquadConfig
@@ -12,7 +11,7 @@ from data.squad.questions import Answer, Question, QuestionFile
 from data.squad.rows import SquadData
 from data.tokenizer import WordPieceTokenizer
 from models.tasks import build_for_question_answering
-from tests.feeding import gradients, randomise
+from tests.feeding import randomise, sums_and_gradients, tensors
 
 VOCABULARY = "data/vocabularies/bert_base_uncased.txt"
 SIZES = {"vocabulary": VOCABULARY, "vocab_size": 30522, "hidden_size": 32,
@@ -42,16 +41,6 @@ def network():
     network = build_for_question_answering(ModelConfig("bert", **SIZES), sequences_per_row=3)
     randomise(network, seed=1, scale=0.3)
     return network
-
-
-def tensors(arrays):
-    return {name: paddle.to_tensor(array) for name, array in arrays.items()}
-
-
-def sums_and_gradients(network, batch):
-    sums = network.heads.loss(network(tensors(batch.inputs)), tensors(batch.labels))
-    sums["loss"].backward()
-    return {name: float(value) for name, value in sums.items()}, gradients(network)
 
 
 def test_packed_rows_have_the_loss_and_gradients_of_single_windows(data, network):
