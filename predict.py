@@ -51,8 +51,8 @@ def ask(arguments, settings):
     if isinstance(refusal, InputError):
         raise InputError(f"--{refusal.place}", refusal.problem, refusal.mend)
     answer, = predictor.answers([record])
-    if arguments.name == "fill-mask" and not arguments.json:
-        _print_words(arguments.text, answer)
+    if arguments.name in _PRINTERS and not arguments.json:
+        _PRINTERS[arguments.name](record, answer)
     else:
         print(json.dumps(answer, ensure_ascii=False))
     return answer
@@ -103,16 +103,42 @@ def _record(arguments):
     """What the options ask for one input, None if it is a stream."""
     if arguments.input and arguments.text is not None:
         raise InputError("--input", "--text is given too", "give one of them")
-    if arguments.name == "answer" and arguments.question is not None:
-        if arguments.text is None:
-            raise InputError("--text", "is missing", "give the context of --question")
-        return {"question": arguments.question, "context": arguments.text}
+    if arguments.name == "answer":
+        return _question(arguments)
     if arguments.text is None:
         return None
-    if arguments.name == "answer":
-        raise InputError("--question", "is missing", "ask something about --text")
     pair = getattr(arguments, "pair", None)
     return {"text": arguments.text, **({"pair": pair} if pair is not None else {})}
+
+
+def _question(arguments):
+    """The record of ``--question`` and its text; None for a stream of records."""
+    context = _context(arguments)
+    if arguments.question is None and context is None:
+        return None
+    if context is None:
+        raise InputError("--context", "is missing", "name the file that --question is about, or "
+                         "give --text")
+    if arguments.question is None:
+        raise InputError("--question", "is missing", "ask something about the text")
+    return {"question": arguments.question, "context": context}
+
+
+def _context(arguments):
+    """The text that ``--question`` is about, of ``--text`` or of the file ``--context``."""
+    if arguments.context is None:
+        return arguments.text
+    if arguments.text is not None or arguments.input:
+        raise InputError("--context", f"--{'input' if arguments.input else 'text'} is given too",
+                         "give one of them")
+    try:
+        with open(arguments.context, encoding="utf-8-sig", newline="") as stream:
+            return stream.read()
+    except OSError as error:
+        raise InputError(arguments.context, f"cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise InputError(arguments.context, f"byte {error.start} is not UTF-8",
+                         "convert it to UTF-8") from None
 
 
 def _answer_stream(predictor, arguments):
@@ -141,12 +167,25 @@ def _answer_stream(predictor, arguments):
     return answered, refused
 
 
-def _print_words(text, answer):
-    print(text)
+def _print_words(record, answer):
+    print(record["text"])
     for number, (tokens, shares) in enumerate(zip(answer["tokens"], answer["probabilities"]), 1):
         print(f"[MASK] {number}")
         for token, share in zip(tokens, shares):
             print(f"  {share:8.4f}  {token}")
+
+
+def _print_answer(record, answer):
+    """The text with its answer marked."""
+    if not answer["answer"]:
+        print("no answer")
+        return
+    context, start, end = record["context"], answer["start"], answer["end"]
+    print(f"{context[:start]}**{context[start:end]}**{context[end:]}")
+    print(f"  {answer['score']:8.4f}  {answer['answer']}")
+
+
+_PRINTERS = {"fill-mask": _print_words, "answer": _print_answer}
 
 
 def _parser():
@@ -184,7 +223,9 @@ def _add_fill_mask(command):
 
 
 def _add_answer(command):
-    command.add_argument("--question", help="about --text")
+    command.add_argument("--question", help="about --text or --context")
+    command.add_argument("--context", metavar="FILE", help="that holds the text of --question")
+    command.add_argument("--json", action="store_true", help="JSON for --question too")
     command.add_argument("--may-have-no-answer", action="store_true",
                          help="let \"\" be an answer, as in SQuAD v2.0")
 

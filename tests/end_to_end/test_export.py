@@ -177,12 +177,39 @@ def test_lines_in_order_through_a_process(exported, tmp_path):
 
 def test_fill_mask_prints_words_or_json(exported, capsys):
     checkpoint, folder, _ = exported("fill_mask")
+    capsys.readouterr()
     predict.main(["fill-mask", "--checkpoint", checkpoint, "--text", TEXT])
     printed = capsys.readouterr().out.splitlines()
     answer = predict.main(["fill-mask", "--model", folder, "--text", TEXT, "--json"])
     assert json.loads(capsys.readouterr().out) == answer
     assert printed[:2] == [TEXT, "[MASK] 1"]
     assert [line.split()[1] for line in printed[2:]] == answer["tokens"][0]
+
+
+def test_an_answer_is_marked_in_its_text(exported, tmp_path, capsys):
+    checkpoint, folder, _ = exported("answer")
+    context = "Café Ada\r\nstood by 河, and was old. " * 9
+    file = tmp_path / "context.txt"
+    file.write_bytes(b"\xef\xbb\xbf" + context.encode("utf-8"))
+    words = ["answer", "--checkpoint", checkpoint, "--context", str(file), "--question", "What?"]
+    capsys.readouterr()
+    answer = predict.main(words)
+    marked = (f"{context[:answer['start']]}**{answer['answer']}**{context[answer['end']:]}\n"
+              f"  {answer['score']:8.4f}  {answer['answer']}\n")
+    assert answer["answer"] and capsys.readouterr().out == marked
+    same = predict.main(["answer", "--model", folder, "--text", context, "--question", "What?",
+                         "--json"])
+    assert json.loads(capsys.readouterr().out) == same and close(same, answer, 1e-4)
+    (tmp_path / "latin1.txt").write_bytes("Café".encode("latin-1"))
+    for change, problem in ((["--text", "b"], "--context: --text is given too"),
+                            (["--context", str(tmp_path / "none.txt")], "cannot be read"),
+                            (["--context", str(tmp_path / "latin1.txt")], "byte 3 is not UTF-8")):
+        assert run(predict.main, [*words, *change]) == 2
+        assert problem in capsys.readouterr().err
+    assert run(predict.main, words[:5]) == 2
+    assert "--question: is missing" in capsys.readouterr().err
+    assert run(predict.main, [*words[:3], *words[5:]]) == 2
+    assert "--context: is missing" in capsys.readouterr().err
 
 
 def test_devices_that_are_not_here_are_refused(exported, capsys):
