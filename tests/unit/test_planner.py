@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import os
 import subprocess
 import sys
 
@@ -312,7 +313,11 @@ def test_wrong_input_is_told_in_one_line(arguments, told, capsys):
     assert told in errors and errors.count("\n") == 1
 
 
-def test_it_plans_without_paddle():
+def test_it_plans_in_seconds_and_without_paddle():
     script = ("import sys, plan_pod; plan_pod.main(['--config', sys.argv[1], '--json']); "
               "assert not {'paddle', 'numpy', 'matplotlib'} & set(sys.modules)")
+    before = os.times()
     subprocess.run([sys.executable, "-c", script, POD16], check=True, stdout=subprocess.DEVNULL)
+    after = os.times()
+    # Of the processor, for on a busy machine everything waits.
+    assert sum(after[2:4]) - sum(before[2:4]) < 5
