@@ -14,13 +14,15 @@ if [ ! -x $environment/bin/python ]; then
     }
     "${PYTHON:-python3}" -m venv $environment
 fi
-if [ ! -e $environment/installed ]; then
+# Paddle 2.6.2 names no upper bounds, but breaks with newer protobuf and without setuptools.
+{
+    echo 'paddlepaddle==2.6.2' 'protobuf==3.20.*' 'setuptools<81' | tr ' ' '\n'
+    grep -v -E '^(paddle|#|$)' requirements.txt | sed 's/#.*//'
+} > $environment/requirements.txt
+if ! cmp -s $environment/requirements.txt $environment/installed; then
     echo "installing Paddle 2.6.2 into $environment" >&2
-    # Paddle 2.6.2 names no upper bounds, but breaks with newer protobuf and without setuptools.
-    grep -v -E '^(paddle|#|$)' requirements.txt | sed 's/#.*//' \
-        > $environment/requirements.txt
     $environment/bin/python -m pip install --quiet --disable-pip-version-check \
-        paddlepaddle==2.6.2 'protobuf==3.20.*' 'setuptools<81' -r $environment/requirements.txt
-    touch $environment/installed
+        -r $environment/requirements.txt
+    cp $environment/requirements.txt $environment/installed
 fi
 $environment/bin/python -m pytest -q --confcutdir tests/ipu tests/ipu "$@"
