@@ -8,18 +8,27 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import h11
+import orjson
 import uvicorn
-from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+import uvloop
 from prometheus_client import (CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram,
                                generate_latest)
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from swagger_ui_bundle import swagger_ui_path
 
 from configs.errors import InputError
 from inference.dynamic_batching import DynamicBatcher, QueueFull
+from inference.openapi import DOCS_PAGE, describe
+from inference.protocol import PromptProtocol
 
 PAGE = Path(__file__).with_name("page.html")
+_QUICKLY_READ = 4096
+"""Bytes; reading a request of so many takes about as long as handing it to another thread"""
 _SECONDS = (.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30)
 
 
@@ -62,7 +71,7 @@ class Metrics:
 
 
 def build_app(predictor, limits=Limits()):
-    """The FastAPI application of a ``Predictor``."""
+    """The ASGI application of a ``Predictor``."""
     @asynccontextmanager
     async def lifespan(app):
         app.state.batcher = DynamicBatcher(predictor, limits.most_waiting,
@@ -71,67 +80,74 @@ def build_app(predictor, limits=Limits()):
         # Uvicorn has answered what was open; a timed-out request may still be computed.
         await asyncio.to_thread(app.state.batcher.close)
 
-    app = FastAPI(title="BERT on PaddlePaddle", lifespan=lifespan,
-                  description=f"{type(predictor.task).__doc__}")
-    metrics = Metrics(lambda: app.state.batcher)
-
-    @app.post("/predict", openapi_extra=_openapi(predictor.task))
-    async def predict(request: Request):
-        """Answer a record, or {"records": […]}."""
+    async def predict(request):
         start, status = time.perf_counter(), 500
         try:
-            records, is_list = _records(await _body(request, limits), limits)
-            answers = await _answers(app.state.batcher, predictor, records, limits)
+            body = await _body(request, limits)
+            records, is_list = _records(body, limits)
+            readings = await _read(predictor, records, len(body))
+            answers = await _answers(app.state.batcher, readings, limits)
             metrics.records.inc(len(answers))
             status = 200
-            return JSONResponse({"answers": answers} if is_list else answers[0])
+            return _json({"answers": answers} if is_list else answers[0])
         except Refused as refused:
             status = refused.status
-            return JSONResponse({"error": refused.problem}, status,
-                                {"Retry-After": "1"} if status == 503 else None)
+            return _json({"error": refused.problem}, status,
+                         {"Retry-After": "1"} if status == 503 else None)
         finally:
             metrics.requests.labels(status).inc()
             metrics.seconds.observe(time.perf_counter() - start)
 
-    @app.get("/health")
-    async def health():
-        """200 while answers are computed."""
+    async def health(_):
         is_alive = app.state.batcher.is_alive()
-        return JSONResponse({"status": "ok" if is_alive else "stopped",
-                             "task": type(predictor.task).__name__.lower()},
-                            200 if is_alive else 500)
+        return _json({"status": "ok" if is_alive else "stopped",
+                      "task": type(predictor.task).__name__.lower()}, 200 if is_alive else 500)
 
-    @app.get("/metrics")
-    async def show_metrics():
-        """For Prometheus."""
+    async def show_metrics(_):
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-    @app.get("/", response_class=HTMLResponse)
-    async def page():
-        """A page to try it."""
-        fields = [*predictor.task.fields, *predictor.task.optional]
-        return PAGE.read_text("utf-8").replace("FIELDS", json.dumps(fields))
+    async def openapi(_):
+        return _json(describe(predictor.task))
 
+    async def docs(_):
+        return HTMLResponse(DOCS_PAGE)
+
+    async def page(_):
+        fields = [*predictor.task.fields, *predictor.task.optional]
+        return HTMLResponse(PAGE.read_text("utf-8").replace("FIELDS", json.dumps(fields)))
+
+    metrics = Metrics(lambda: app.state.batcher)
+    app = Starlette(lifespan=lifespan, exception_handlers={HTTPException: _tell}, routes=[
+        Route("/predict", predict, methods=["POST"]), Route("/health", health),
+        Route("/metrics", show_metrics), Route("/openapi.json", openapi), Route("/docs", docs),
+        Mount("/docs", StaticFiles(directory=swagger_ui_path)), Route("/", page)])
     return app
 
 
-async def _body(request, limits):
-    """The bytes of a request, refused as soon as they are too many or too slow."""
-    async def read():
-        body = bytearray()
-        async for part in request.stream():
-            body += part
-            if len(body) > limits.largest_body:
-                raise Refused(413, f"more than {limits.largest_body} bytes")
-        return bytes(body)
+def _json(value, status=200, headers=None):
+    return Response(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY), status, headers,
+                    "application/json")
 
+
+async def _tell(_, error):
+    """No such page, or not by this method."""
+    return _json({"error": error.detail}, error.status_code, error.headers)
+
+
+async def _body(request, limits):
+    """The bytes of a request, refused as soon as they are too many."""
+    body = bytearray()
     length = request.headers.get("content-length", "0")
     if length.isdecimal() and int(length) > limits.largest_body:
         raise Refused(413, f"more than {limits.largest_body} bytes")
     try:
-        return await asyncio.wait_for(read(), limits.timeout)
-    except asyncio.TimeoutError:
-        raise Refused(408, f"not there after {limits.timeout:g} seconds") from None
+        async for part in request.stream():
+            body += part
+            if len(body) > limits.largest_body:
+                raise Refused(413, f"more than {limits.largest_body} bytes")
+    except ClientDisconnect:  # which hears of it no more, but the counts do
+        raise Refused(408, "the connection ended before the request did") from None
+    return bytes(body)
 
 
 def _records(body, limits):
@@ -153,11 +169,19 @@ def _records(body, limits):
     return value["records"], True
 
 
-async def _answers(batcher, predictor, records, limits):
-    readings = await asyncio.to_thread(lambda: [predictor.read(record) for record in records])
+async def _read(predictor, records, size):
+    """Readings; of a large request on another thread, so that nobody waits for them."""
+    def read():
+        return [predictor.read(record) for record in records]
+
+    readings = read() if size <= _QUICKLY_READ else await asyncio.to_thread(read)
     for number, reading in enumerate(readings):
         if isinstance(reading, InputError):
             raise Refused(422, f"record {number}: {reading}")
+    return readings
+
+
+async def _answers(batcher, readings, limits):
     try:
         future = batcher.submit(readings)
     except QueueFull:
@@ -167,56 +191,6 @@ async def _answers(batcher, predictor, records, limits):
         return await asyncio.wait_for(asyncio.wrap_future(future), limits.timeout)
     except asyncio.TimeoutError:
         raise Refused(503, f"no answer within {limits.timeout:g} seconds") from None
-
-
-def _openapi(task):
-    """What FastAPI cannot see, for the body is read by hand."""
-    text = {"type": "string"}
-    record = {"type": "object", "required": list(task.fields),
-              "properties": {name: text for name in (*task.fields, *task.optional)}}
-    many = {"type": "object", "required": ["records"],
-            "properties": {"records": {"type": "array", "items": record}}}
-    return {"requestBody": {"required": True, "content": {
-        "application/json": {"schema": {"oneOf": [record, many]}}}}}
-
-
-class PromptProtocol(H11Protocol):
-    """Closes a connection whose request line and headers do not arrive in time."""
-
-    seconds = Limits.timeout
-    _deadline = None
-
-    def connection_made(self, transport):
-        super().connection_made(transport)
-        self._start_deadline()
-
-    def connection_lost(self, error):
-        self._stop_deadline()
-        super().connection_lost(error)
-
-    def data_received(self, data):
-        if self._deadline is None and self.conn.their_state is h11.IDLE:
-            self._start_deadline()
-        super().data_received(data)
-
-    def handle_events(self):
-        super().handle_events()
-        if self.conn.their_state is not h11.IDLE:
-            self._stop_deadline()
-
-    def _start_deadline(self):
-        self._deadline = self.loop.call_later(self.seconds, self._give_up)
-
-    def _stop_deadline(self):
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def _give_up(self):
-        if not self.transport.is_closing():
-            self.transport.write(b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n"
-                                 b"content-length: 0\r\n\r\n")
-            self.transport.close()
 
 
 class _Server(uvicorn.Server):
@@ -245,7 +219,7 @@ def serve(model, settings, host, port, limits):
         build_app(predictor, limits), host=host, port=port, http=protocol, ws="none",
         log_level="warning", access_log=False, timeout_keep_alive=30,
         timeout_graceful_shutdown=int(limits.timeout) + 1))
-    asyncio.run(_run(server, host))
+    uvloop.run(_run(server, host))
 
 
 async def _run(server, host):

@@ -1,4 +1,4 @@
-"""The page to try a model, in a headless browser where there is one."""
+"""The server's pages, in a headless browser where there is one."""
 
 import asyncio
 import shutil
@@ -26,8 +26,18 @@ new Promise(resolve => {
 """
 
 
-async def try_page(browser_port, url, text):
-    """The name of the field, and what the page shows for a text."""
+# What a user sees of the API, once it is drawn.
+READ_DOCS = """
+new Promise(resolve => {
+  const look = () => document.body.innerText.includes("/metrics")
+    ? resolve(document.body.innerText) : setTimeout(look, 50);
+  look();
+})
+"""
+
+
+async def evaluate(browser_port, url, ready, expression):
+    """What an expression tells of a page that has an element ``ready``."""
     async with aiohttp.ClientSession() as session:
         for _ in range(100):
             try:
@@ -44,20 +54,20 @@ async def try_page(browser_port, url, text):
                     if message.get("id") == number:
                         return message["result"]
 
-            ready = {"value": ""}
+            state = {"value": ""}
             number = 0
-            while ready.get("value") != "complete":
+            while state.get("value") != "complete":
                 number += 1
-                ready = (await call(number, "Runtime.evaluate", expression="document.querySelector"
-                                    "('button') ? document.readyState : ''"))["result"]
+                state = (await call(number, "Runtime.evaluate", expression="document.querySelector"
+                                    f"('{ready}') ? document.readyState : ''"))["result"]
                 await asyncio.sleep(0.05)
-            result = await call(number + 1, "Runtime.evaluate", expression=TRY_IT % text,
+            result = await call(number + 1, "Runtime.evaluate", expression=expression,
                                 awaitPromise=True, returnByValue=True)
             return result["result"]["value"]
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
-def test_the_page_shows_answers_and_refusals(tmp_path):
+def test_the_pages_show_answers_refusals_and_the_api(tmp_path):
     with serving(counting_predictor()) as port:
         browser = subprocess.Popen(
             [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0",
@@ -66,10 +76,13 @@ def test_the_page_shows_answers_and_refusals(tmp_path):
             line = next(line for line in browser.stderr if "DevTools listening" in line)
             browser_port = int(line.split(":")[2].split("/")[0])
             url = f"http://127.0.0.1:{port}/"
-            name, shown = asyncio.run(try_page(browser_port, url, '"three words here"'))
+            name, shown = asyncio.run(evaluate(browser_port, url, "button",
+                                               TRY_IT % '"three words here"'))
             assert name == "text" and "".join(shown.split()) == '{"embedding":[5]}'
-            _, shown = asyncio.run(try_page(browser_port, url, '""'))
+            _, shown = asyncio.run(evaluate(browser_port, url, "button", TRY_IT % '""'))
             assert "text: is missing" in shown
+            shown = asyncio.run(evaluate(browser_port, url + "docs", "#docs", READ_DOCS))
+            assert "POST" in shown and "/predict" in shown and "a unit vector" in shown
         finally:
             browser.kill()
             browser.wait()

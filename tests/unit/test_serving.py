@@ -3,6 +3,7 @@
 import http.client
 import json
 import random
+import re
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -89,10 +90,48 @@ def test_huge_and_slow_requests_are_cut_off(shared):
     chunks = b"transfer-encoding: chunked\r\n\r\n" + b"fff\r\n" + b"a" * 0xfff + b"\r\n"
     chunks += (b"fff\r\n" + b"a" * 0xfff + b"\r\n") * 5
     assert send(port, head + chunks).startswith(b"HTTP/1.1 413")
-    with ThreadPoolExecutor(3) as pool:
+    with ThreadPoolExecutor(4) as pool:
         slow = [pool.submit(send, port, data) for data in (
-            head + b"content-length: 10\r\n\r\n{", head, b"")]
-    assert [answer.result()[:12] for answer in slow] == [b"HTTP/1.1 408"] * 3
+            head + b"content-length: 10\r\n\r\n{", head, b"", b"\r\n")]
+    assert [answer.result()[:12] for answer in slow] == [b"HTTP/1.1 408"] * 4
+
+
+def test_endless_headers_are_cut_off(shared):
+    with socket.create_connection(("127.0.0.1", shared[0]), timeout=5) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nhost: a\r\n")
+        sent, received = 0, b""
+        connection.settimeout(0.01)
+        while sent < 4_000_000 and not received:
+            sent += connection.send(b"x-more: " + b"a" * 5000 + b"\r\n")
+            try:
+                received = connection.recv(1000)
+            except socket.timeout:
+                pass
+    assert received.startswith(b"HTTP/1.1 431") and b"connection: close" in received
+
+
+def test_requests_behind_each_other_on_a_connection(shared):
+    """All are answered in order, the last one, which never ends, with 408."""
+    body = b'{"text": "a"}'
+    whole = b"POST /predict HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+    with socket.create_connection(("127.0.0.1", shared[0]), timeout=5) as connection:
+        connection.sendall(whole * 3 + whole[:30])
+        received = b""
+        while part := connection.recv(65536):
+            received += part
+    statuses = [line.split()[1] for line in received.split(b"\r\n")
+                if line.startswith(b"HTTP/1.1 ") or b"}HTTP/1.1 " in line]
+    assert statuses == [b"200", b"200", b"200", b"408"]
+
+
+def test_a_refused_body_is_read_to_its_end(shared):
+    """The connection goes on: what was not wanted is not taken for the next request."""
+    connection = http.client.HTTPConnection("127.0.0.1", shared[0], timeout=10)
+    for body, status in ((b"x" * 300_000, 413), (b'{"text": "a"}', 200)):
+        connection.request("POST", "/predict", body)
+        response = connection.getresponse()
+        assert response.status == status and response.read()
+    connection.close()
 
 
 def test_a_full_queue_says_503_and_loses_nothing():
@@ -151,7 +190,13 @@ def test_health_page_and_openapi(shared):
     assert 'of ["text"]' in ask(port, None, "GET", "/")[1]
     schema = ask(port, None, "GET", "/openapi.json")[1]["paths"]["/predict"]["post"]
     assert "text" in json.dumps(schema["requestBody"])
-    assert ask(port, None, "GET", "/docs")[0] == 200
+    page = ask(port, None, "GET", "/docs")[1]
+    assert "://" not in page  # it is shown without a network
+    for path in re.findall(r'(?:href|src)="([^"]+)"', page):
+        status, content = ask(port, None, "GET", f"/{path}")
+        assert status == 200 and len(content) > 50_000
+    assert ask(port, None, "GET", "/none") == (404, {"error": "Not Found"})
+    assert ask(port, None, "GET", "/predict") == (405, {"error": "Method Not Allowed"})
 
 
 def test_a_closed_batcher_takes_no_more():
