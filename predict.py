@@ -30,7 +30,7 @@ def main(argv=None):
     arguments = _parser().parse_args(argv)
     settings = load_inference(arguments.config, arguments.overrides)
     with redirect_stdout(sys.stderr):  # standard output is for answers alone
-        startup.prepare(settings.threads)
+        startup.prepare(settings.threads, shares_cores=True)
     return arguments.command(arguments, settings)
 
 

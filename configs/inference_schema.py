@@ -18,6 +18,10 @@ class InferenceConfig:
 
     device: Literal["cpu", "gpu", "ipu"] = option("cpu", "What computes.")
     threads: Optional[int] = option(None, "CPU threads; null takes every core it may use.")
+    lanes: Optional[int] = option(
+        None, "CPU: batches that are computed at once, on a core and with a copy of the weights "
+              "each; null is one for each of up to 4 threads, else 1. One text is computed by all "
+              "threads.")
     onednn: Optional[bool] = option(
         None, "CPU: compute by oneDNN; null does where the processor has AVX-512, below which "
               "Paddle's own operators are faster on short batches.")
@@ -40,8 +44,8 @@ class InferenceConfig:
 
     def check(self):
         """Raise InputError where values contradict one another."""
-        check_positive(self, _SECTION, "threads", "batch_tokens", "most_rows", "fixed_rows",
-                       "fixed_length", "gpu_memory", "ipus", "ipu_replicas",
+        check_positive(self, _SECTION, "threads", "lanes", "batch_tokens", "most_rows",
+                       "fixed_rows", "fixed_length", "gpu_memory", "ipus", "ipu_replicas",
                        "ipu_batches_per_step", "ipu_available_memory_proportion")
         known = {"cpu": ("fp32", "bf16"), "gpu": ("fp32", "fp16", "bf16"),
                  "ipu": ("fp32", "fp16")}[self.device]

@@ -26,7 +26,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 _prepared = None
 
 
-def prepare(threads=None, on_ipus=False):
+def prepare(threads=None, on_ipus=False, shares_cores=False):
     """Set this process up for Paddle on a CPU and print one line about it.
 
     Args:
@@ -34,6 +34,7 @@ def prepare(threads=None, on_ipus=False):
             where several were launched together, unless OMP_NUM_THREADS is set already.
         on_ipus: whether IPUs, real or emulated, compute: their backend reads legacy Programs
             only, and comes with another version of Paddle.
+        shares_cores: whether other threads have work too, as a server's have.
 
     Raises:
         InputError: a package of another version than requirements.txt allows, or another
@@ -57,6 +58,10 @@ def prepare(threads=None, on_ipus=False):
         zlib.compress(b"")
     threads = threads or int(os.environ.get("OMP_NUM_THREADS", 0)) or _share_of_cores()
     os.environ["OMP_NUM_THREADS"] = str(threads)
+    if shares_cores:
+        # Milliseconds that a thread of OpenMP spins while it waits for work; by default 200, in
+        # which others cannot have its core. The next operator is there sooner.
+        os.environ.setdefault("KMP_BLOCKTIME", "1")
     path = _choose_mkl_path()
     # With views, Paddle copies each transposed tensor by a kernel several times slower than
     # its transpose; attention takes twice as long.

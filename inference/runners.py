@@ -1,6 +1,8 @@
 """What computes an exported model: arrays in, arrays out."""
 
+import copy
 import os
+import threading
 from pathlib import Path
 
 from configs.errors import InputError
@@ -11,10 +13,12 @@ from inference.exported import ONNX_FILE, PADDLE_FILES
 BF16_FLAGS = ("avx512_bf16", "amx_bf16")
 # Shapes that oneDNN keeps its kernels of; without a limit, memory grows with each new one.
 _ONEDNN_SHAPES = 32
+MOST_LANES = 4
+"""That are opened unasked, for each holds the weights anew"""
 
 
 class PaddleRunner:
-    """Paddle Inference. Not for several threads at once."""
+    """Paddle Inference. Of several threads one computes, the others wait; see ``copy``."""
 
     def __init__(self, folder, outputs, settings=None):
         """
@@ -43,20 +47,30 @@ class PaddleRunner:
         except (RuntimeError, ValueError) as error:
             raise InputError(folder, f"Paddle cannot load it ({_last_line(error)})",
                              "export the checkpoint anew") from None
-        self._predictor = predictor
         # What compiles kernels for each shape gets fewer of them.
         self.rounded_to = 1 if settings.device == "cpu" and not config.mkldnn_enabled() else 8
+        self._open(predictor, outputs)
+
+    def _open(self, predictor, outputs):
+        self._predictor, self._lock = predictor, threading.Lock()
         self._inputs = {name: predictor.get_input_handle(name)
                         for name in predictor.get_input_names()}
         self._outputs = dict(zip(outputs, map(predictor.get_output_handle,
                                               predictor.get_output_names())))
 
+    def copy(self):
+        """Another with weights of its own, for another thread."""
+        copied = copy.copy(self)
+        copied._open(self._predictor.clone(), list(self._outputs))
+        return copied
+
     def run(self, arrays):
         """Takes a dict of arrays, returns the outputs by name."""
-        for name, handle in self._inputs.items():
-            handle.copy_from_cpu(arrays[name])
-        self._predictor.run()
-        return {name: handle.copy_to_cpu() for name, handle in self._outputs.items()}
+        with self._lock:
+            for name, handle in self._inputs.items():
+                handle.copy_from_cpu(arrays[name])
+            self._predictor.run()
+            return {name: handle.copy_to_cpu() for name, handle in self._outputs.items()}
 
     def close(self):
         """Give the memory back."""
@@ -72,8 +86,7 @@ class OnnxRunner:
 
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3  # errors; it warns of each constant that it folds
-        options.intra_op_num_threads = settings.threads if settings and settings.threads else (
-            len(os.sched_getaffinity(0)))
+        options.intra_op_num_threads = threads_of(settings or InferenceConfig())
         self._session = onnxruntime.InferenceSession(
             str(Path(folder) / ONNX_FILE), options, providers=["CPUExecutionProvider"])
         self._inputs, self._outputs = [one.name for one in self._session.get_inputs()], outputs
@@ -91,9 +104,22 @@ class OnnxRunner:
 RUNNERS = {"paddle": PaddleRunner, "onnx": OnnxRunner}
 
 
+def threads_of(settings):
+    """CPU threads: what the settings say, or every core that the process may run on."""
+    return settings.threads or len(os.sched_getaffinity(0))
+
+
+def lanes_of(settings):
+    """Batches that are computed at once."""
+    threads = threads_of(settings)
+    if settings.device != "cpu":
+        return 1
+    return settings.lanes or (threads if threads <= MOST_LANES else 1)
+
+
 def _configure_cpu(config, settings):
     config.disable_gpu()
-    config.set_cpu_math_library_num_threads(settings.threads or len(os.sched_getaffinity(0)))
+    config.set_cpu_math_library_num_threads(threads_of(settings))
     flags = processor()[1]
     if settings.precision == "bf16" and not set(BF16_FLAGS) & set(flags):
         raise InputError("inference.precision", f"bf16, but this processor has none of "
