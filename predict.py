@@ -20,8 +20,10 @@ COMMANDS = {
     "fill-mask": "guess the words behind [MASK]: tokens, probabilities",
     "answer": "answer questions on a text, JSON {question, context} a line: answer, score, "
               "start, end",
-    "classify": "label texts, or pairs as JSON {text, pair} a line: label, probabilities",
+    "classify": "label texts, pairs as JSON {text, pair} a line, or words: label(s), "
+                "probabilities",
     "embed": "turn texts into unit vectors: embedding",
+    "encode": "turn texts, or pairs, into a vector for each token: tokens, hidden_states",
 }
 
 
@@ -30,8 +32,28 @@ def main(argv=None):
     arguments = _parser().parse_args(argv)
     settings = load_inference(arguments.config, arguments.overrides)
     with redirect_stdout(sys.stderr):  # standard output is for answers alone
-        startup.prepare(settings.threads, shares_cores=True)
+        startup.prepare(settings.threads, settings.on_ipus, shares_cores=True)
+    if arguments.dry_run:
+        return check(arguments, settings)
     return arguments.command(arguments, settings)
+
+
+def check(arguments, settings):
+    """Tell whether IPUs take the model with these settings; return the operators of its Program."""
+    from inference.exported import read_exported
+
+    if not settings.on_ipus:
+        raise InputError("--dry-run", "tells whether IPUs take a model, but inference.device is "
+                         f"{settings.device}", "add --set device=ipu, or leave it out")
+    from inference.ipu import check_folder
+
+    loaded, options = check_folder(arguments.model, settings,
+                                   read_exported(arguments.model)[0].shape)
+    operators = loaded.program.global_block().ops
+    print(f"contract: {len(operators)} operators and {len(options)} options are such as Paddle's "
+          f"IPU backend takes: {options['num_ipus']} IPUs, {settings.fixed_rows} rows of "
+          f"{settings.fixed_length} slots a call")
+    return operators
 
 
 def ask(arguments, settings):
@@ -213,6 +235,8 @@ def _add_command(commands, name, meaning, function):
                          help="settings in YAML, e.g. configs/inference/cpu.yaml")
     command.add_argument("--set", metavar="KEY=VALUE", action="append", default=[],
                          dest="overrides", help="override one, e.g. threads=4; repeatable")
+    command.add_argument("--dry-run", action="store_true",
+                         help="tell whether IPUs take the model with these settings, and leave")
     return command
 
 
@@ -245,7 +269,12 @@ def _add_classify(command):
     tables.add_argument("--output", metavar="FILE", help="JSON lines instead of printing them")
 
 
-_ADD_OPTIONS = {"fill-mask": _add_fill_mask, "answer": _add_answer, "classify": _add_classify}
+def _add_encode(command):
+    command.add_argument("--pair", metavar="TEXT", help="second text of a pair")
+
+
+_ADD_OPTIONS = {"fill-mask": _add_fill_mask, "answer": _add_answer, "classify": _add_classify,
+                "encode": _add_encode}
 
 
 def _add_serve(commands):

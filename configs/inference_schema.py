@@ -16,7 +16,9 @@ _SECTION = "inference"
 class InferenceConfig:
     """How answers are computed; nothing here changes them beyond rounding."""
 
-    device: Literal["cpu", "gpu", "ipu"] = option("cpu", "What computes.")
+    device: Literal["cpu", "gpu", "ipu", "ipu_model"] = option(
+        "cpu", "What computes: cpu, gpu, ipu, or ipu_model (IPUs emulated on the CPU). IPUs need a "
+               "folder that export_model.py --inference made.")
     threads: Optional[int] = option(None, "CPU threads; null takes every core it may use.")
     lanes: Optional[int] = option(
         None, "CPU: batches that are computed at once, on a core and with a copy of the weights "
@@ -32,10 +34,13 @@ class InferenceConfig:
     fixed_rows: Optional[int] = option(
         None, "Rows of every batch, filled up with empty ones, for devices with fixed shapes.")
     fixed_length: Optional[int] = option(None, "Slots of every row, likewise.")
+    fixed_masks: int = option(
+        4, "[MASK]s of every row of fill-mask in a model for IPUs, with which it is exported.")
     gpu_number: int = option(0, "Which GPU.")
     gpu_memory: int = option(1000, "GPU: megabytes that are taken at the start.")
-    ipus: int = option(1, "IPUs of a replica.")
-    ipu_replicas: int = option(1, "IPU: copies of the model.")
+    ipus: int = option(
+        1, "IPUs of a replica; Paddle shares the operators out evenly, in their order.")
+    ipu_replicas: int = option(1, "IPU: copies of the model, each on one IPU.")
     ipu_pipelining: bool = option(False, "IPU: compute several batches in a pipeline of IPUs.")
     ipu_batches_per_step: int = option(1, "IPU: batches in one call of the device.")
     ipu_available_memory_proportion: float = option(
@@ -45,10 +50,11 @@ class InferenceConfig:
     def check(self):
         """Raise InputError where values contradict one another."""
         check_positive(self, _SECTION, "threads", "lanes", "batch_tokens", "most_rows",
-                       "fixed_rows", "fixed_length", "gpu_memory", "ipus", "ipu_replicas",
-                       "ipu_batches_per_step", "ipu_available_memory_proportion")
+                       "fixed_rows", "fixed_length", "fixed_masks", "gpu_memory", "ipus",
+                       "ipu_replicas", "ipu_batches_per_step",
+                       "ipu_available_memory_proportion")
         known = {"cpu": ("fp32", "bf16"), "gpu": ("fp32", "fp16", "bf16"),
-                 "ipu": ("fp32", "fp16")}[self.device]
+                 "ipu": ("fp32", "fp16"), "ipu_model": ("fp32", "fp16")}[self.device]
         if self.precision not in known:
             raise InputError("inference.precision", f"{self.precision} is not computed on "
                              f"{self.device}", f"write {' or '.join(known)}")
@@ -58,8 +64,18 @@ class InferenceConfig:
         if (self.fixed_rows is None) != (self.fixed_length is None):
             raise InputError("inference.fixed_rows", "fixed_rows and fixed_length go together",
                              "give both or neither")
-        if self.device == "ipu":
+        if self.on_ipus:
             self._check_ipu()
+
+    @property
+    def on_ipus(self):
+        """Whether IPUs compute, real or emulated."""
+        return self.device in ("ipu", "ipu_model")
+
+    @property
+    def rows_at_once(self):
+        """Rows that one replica computes at a time."""
+        return self.fixed_rows // (self.ipu_replicas * self.ipu_batches_per_step)
 
     def _check_ipu(self):
         if self.fixed_rows is None:
@@ -69,6 +85,20 @@ class InferenceConfig:
         if self.fixed_rows % together:
             raise InputError("inference.fixed_rows", f"{self.fixed_rows} is no multiple of "
                              f"ipu_replicas x ipu_batches_per_step = {together}", "change one")
+        if self.ipu_batches_per_step > 1 and not self.ipu_pipelining:
+            raise InputError("inference.ipu_batches_per_step", f"{self.ipu_batches_per_step}, which "
+                             "Paddle passes over without a pipeline",
+                             "write 1, or ipu_pipelining: true")
+        if self.ipus > 1 and self.ipu_replicas > 1:
+            raise InputError("inference.ipu_replicas", f"{self.ipu_replicas}, but Paddle shares "
+                             "the operators out over the IPUs of all replicas, where each replica "
+                             f"has {self.ipus}", "write 1, or ipus: 1")
+        if self.ipu_half_partials and self.precision != "fp16":
+            raise InputError("inference.ipu_half_partials", "true, which Paddle passes over in "
+                             f"{self.precision}", "write false, or precision: fp16")
+        if self.ipu_pipelining and self.ipus == 1:
+            raise InputError("inference.ipu_pipelining", "true, but one IPU is no pipeline",
+                             "write false, or more ipus")
         if self.ipu_pipelining and self.ipu_batches_per_step < self.ipus:
             raise InputError("inference.ipu_batches_per_step", f"{self.ipu_batches_per_step} "
                              f"batches do not fill a pipeline of {self.ipus} IPUs",

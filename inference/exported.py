@@ -2,16 +2,19 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, Mapping, Optional
 
 from configs.errors import InputError
 from data.tokenizer import WordPieceTokenizer
+from inference.batching import Shape
 from inference.tasks import TASKS
 from models.weights.files import VOCABULARY, read_json, read_vocabulary_values, write_json
 
 SETTINGS = "export.json"
 LAYOUT = 1
 PADDLE_FILES = ("model.json", "model.pdiparams")
+PROGRAM_FILES = ("model.pdmodel", "model.pdiparams")
+"""Of a model for IPUs, in the format that the Paddle of their builds reads"""
 ONNX_FILE = "model.onnx"
 
 
@@ -28,6 +31,8 @@ class Exported:
     """Names of the graph's outputs, in order"""
     largest_difference: Mapping[str, float]
     """Between each format and the trained model, over all outputs of the self-check"""
+    shape: Optional[Shape] = None
+    """Of every batch, in a model for IPUs; None where a batch may have any"""
     layout: int = LAYOUT
 
     def write(self, folder):
@@ -53,7 +58,8 @@ def read_exported(folder):
         raise InputError(path, f"has layout {values.get('layout')!r}, not {LAYOUT}",
                          "export the checkpoint anew")
     try:
-        exported = Exported(**values)
+        shape = values.pop("shape", None)
+        exported = Exported(**values, shape=Shape(*shape) if shape else None)
         task = TASKS[exported.task]
     except (TypeError, KeyError):
         raise InputError(path, "is damaged", "export the checkpoint anew") from None

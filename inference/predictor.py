@@ -1,5 +1,6 @@
 """Text in, answers out: batches of like length, computed as fast as the machine can."""
 
+import dataclasses
 import threading
 import time
 from collections import deque
@@ -10,7 +11,7 @@ from configs.errors import InputError
 from configs.inference_schema import InferenceConfig
 from inference.batching import batches_by_length, make_arrays, split_outputs
 from inference.exported import is_exported, read_exported
-from inference.tasks import TASKS, Piece
+from inference.tasks import TASKS, Piece, asked_as
 
 _KEPT_LATENCIES = 10_000
 _WARM_UP_LENGTHS = (8, 32, 128)
@@ -19,15 +20,16 @@ _WARM_UP_LENGTHS = (8, 32, 128)
 class Predictor:
     """A model that answers records; for several threads at once where there are lanes."""
 
-    def __init__(self, task, runner, settings, lanes=None):
+    def __init__(self, task, runner, settings, shape=None, lanes=None):
         """
         Args:
             task: a ``Task``.
             runner: with ``run(arrays)`` and ``rounded_to``, as ``inference.runners``.
             settings: ``InferenceConfig``.
+            shape: ``Shape`` of the model, if it has but one.
             lanes: ``Lanes`` of the runner, where batches are computed on a core each.
         """
-        self.task, self.runner, self.settings = task, runner, settings
+        self.task, self.runner, self.settings, self.shape = task, runner, settings, shape
         self.lanes, self._lock, self._computing = lanes, threading.Lock(), 0
         self.seconds = deque(maxlen=_KEPT_LATENCIES)
         """Of the latest batches"""
@@ -56,6 +58,10 @@ class Predictor:
             if longest > (self.settings.fixed_length or longest):
                 raise InputError("text", f"{longest} tokens, but rows are fixed at "
                                  f"{self.settings.fixed_length}", "shorten it")
+            most = max(len(piece.masked) for piece in reading.pieces)
+            if self.shape and most > (self.shape.masks or most):
+                raise InputError("text", f"{most} [MASK]s, but the model was exported for "
+                                 f"{self.shape.masks} a row", "mask fewer words")
             return reading
         except InputError as error:
             return error
@@ -120,11 +126,12 @@ class Predictor:
                                  self.task.max_tokens, self.runner.rounded_to)
 
     def _compute_batch(self, runner, pieces, slots):
-        arrays = make_arrays(pieces, slots, self.task.tokenizer.pad, self.settings.fixed_rows)
+        arrays = make_arrays(pieces, slots, self.task.tokenizer.pad, self.settings.fixed_rows,
+                             self.shape)
         start = time.perf_counter()
         outputs = runner.run(arrays)
         self.seconds.append(time.perf_counter() - start)
-        return split_outputs(outputs, pieces)
+        return split_outputs(outputs, pieces, self.shape)
 
 
 def open_predictor(model, task=None, settings=None, options=None):
@@ -142,15 +149,40 @@ def open_predictor(model, task=None, settings=None, options=None):
     settings, options = settings or InferenceConfig(), options or {}
     if not is_exported(model):
         return _open_checkpoint(model, task, settings, options)
-    from inference.runners import PaddleRunner
-
     exported, reader = read_exported(model)
-    if task not in (None, exported.task):
+    if task not in (None, asked_as(exported.task)):
         raise InputError(model, f"was exported for {exported.task}, not {task}",
                          "export the checkpoint for it")
     reader.settings = {**exported.settings, **options}
-    runner = PaddleRunner(model, exported.outputs, settings)
-    return Predictor(reader, runner, settings, _open_lanes(runner, settings))
+    settings = _with_shape(settings, exported.shape)
+    runner = _open_runner(model, exported, settings)
+    return Predictor(reader, runner, settings, exported.shape, _open_lanes(runner, settings))
+
+
+def _with_shape(settings, shape):
+    """The settings with the shape of a model that has but one, unless they name theirs."""
+    if shape is None:
+        return settings
+    if settings.fixed_rows is None:
+        return dataclasses.replace(settings, fixed_rows=shape.rows, fixed_length=shape.slots)
+    if settings.fixed_length != shape.slots or settings.fixed_rows % shape.rows:
+        raise InputError("inference.fixed_rows", f"{settings.fixed_rows} rows of "
+                         f"{settings.fixed_length} slots, but the model was exported for "
+                         f"{shape.rows} of {shape.slots}", "write a multiple of its rows, and its "
+                         "slots")
+    return settings
+
+
+def _open_runner(model, exported, settings):
+    if settings.on_ipus:
+        from inference.ipu import EmulatedRunner, check_folder
+
+        if settings.device == "ipu_model":
+            return EmulatedRunner(model, exported.outputs, settings, exported.shape)
+        check_folder(model, settings, exported.shape)
+    from inference.runners import PaddleRunner
+
+    return PaddleRunner(model, exported.outputs, settings, exported.shape)
 
 
 def _open_lanes(runner, settings):
@@ -163,13 +195,14 @@ def _open_lanes(runner, settings):
 
 
 def _open_checkpoint(model, task, settings, options):
-    from inference.graphs import open_graph
+    from inference.graphs import open_graph, resolve_task
 
     if task is None:
         raise InputError(model, "has no export.json", "name a folder of export_model.py")
     if settings.device != "cpu" or settings.precision != "fp32":
         raise InputError("inference.device", "a checkpoint is run on the CPU in fp32 alone",
                          "export it first: export_model.py")
+    task = resolve_task(model, task)
     graph, tokenizer, found = open_graph(model, task)
     reader = TASKS[task](tokenizer, graph.network.embeddings.max_positions, {**found, **options})
     return Predictor(reader, graph, settings)

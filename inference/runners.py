@@ -8,7 +8,8 @@ from pathlib import Path
 from configs.errors import InputError
 from configs.inference_schema import InferenceConfig
 from engines.startup import processor
-from inference.exported import ONNX_FILE, PADDLE_FILES
+from inference.batching import run_in_parts
+from inference.exported import ONNX_FILE, PADDLE_FILES, PROGRAM_FILES
 
 BF16_FLAGS = ("avx512_bf16", "amx_bf16")
 # Shapes that oneDNN keeps its kernels of; without a limit, memory grows with each new one.
@@ -20,12 +21,13 @@ MOST_LANES = 4
 class PaddleRunner:
     """Paddle Inference. Of several threads one computes, the others wait; see ``copy``."""
 
-    def __init__(self, folder, outputs, settings=None):
+    def __init__(self, folder, outputs, settings=None, shape=None):
         """
         Args:
             folder: of an exported model.
             outputs: names of what it computes, in order.
             settings: ``InferenceConfig``; None is plain Paddle on the CPU.
+            shape: ``Shape`` of a model for IPUs.
 
         Raises:
             InputError: a file is missing or damaged, or this machine or this build of Paddle
@@ -34,7 +36,8 @@ class PaddleRunner:
         from paddle import inference
 
         settings = settings or InferenceConfig(onednn=False)
-        paths = [str(Path(folder) / name) for name in PADDLE_FILES]
+        files = PROGRAM_FILES if shape else PADDLE_FILES
+        paths = [str(Path(folder) / name) for name in files]
         for path in paths:
             if not os.path.isfile(path):
                 raise InputError(path, "no such file", "export the checkpoint anew")
@@ -47,6 +50,7 @@ class PaddleRunner:
         except (RuntimeError, ValueError) as error:
             raise InputError(folder, f"Paddle cannot load it ({_last_line(error)})",
                              "export the checkpoint anew") from None
+        self._settings, self._shape = settings, shape
         # What compiles kernels for each shape gets fewer of them.
         self.rounded_to = 1 if settings.device == "cpu" and not config.mkldnn_enabled() else 8
         self._open(predictor, outputs)
@@ -66,6 +70,14 @@ class PaddleRunner:
 
     def run(self, arrays):
         """Takes a dict of arrays, returns the outputs by name."""
+        if self._settings.on_ipus:
+            from inference.ipu import join_micro_batches
+
+            return {name: join_micro_batches(array, self._settings)
+                    for name, array in self._run(arrays).items()}
+        return run_in_parts(self._run, arrays, self._shape) if self._shape else self._run(arrays)
+
+    def _run(self, arrays):
         with self._lock:
             for name, handle in self._inputs.items():
                 handle.copy_from_cpu(arrays[name])
@@ -80,7 +92,7 @@ class PaddleRunner:
 class OnnxRunner:
     """ONNX Runtime on the CPU."""
 
-    def __init__(self, folder, outputs, settings=None):
+    def __init__(self, folder, outputs, settings=None, shape=None):
         """As ``PaddleRunner``; of the settings, ``threads`` alone."""
         import onnxruntime
 
@@ -89,10 +101,14 @@ class OnnxRunner:
         options.intra_op_num_threads = threads_of(settings or InferenceConfig())
         self._session = onnxruntime.InferenceSession(
             str(Path(folder) / ONNX_FILE), options, providers=["CPUExecutionProvider"])
-        self._inputs, self._outputs = [one.name for one in self._session.get_inputs()], outputs
+        self._inputs = [one.name for one in self._session.get_inputs()]
+        self._outputs, self._shape = outputs, shape
 
     def run(self, arrays):
         """As ``PaddleRunner``."""
+        return run_in_parts(self._run, arrays, self._shape) if self._shape else self._run(arrays)
+
+    def _run(self, arrays):
         found = self._session.run(None, {name: arrays[name] for name in self._inputs})
         return dict(zip(self._outputs, found))
 
@@ -161,9 +177,8 @@ def _configure_ipu(config, settings):
     if not paddle.is_compiled_with_ipu():
         raise InputError("inference.device", "ipu, but this Paddle is built without IPUs",
                          "run it with Graphcore's build, or write cpu")
-    config.enable_ipu(settings.ipus, settings.fixed_rows // (settings.ipu_replicas
-                                                             * settings.ipu_batches_per_step),
-                      settings.ipu_pipelining, settings.ipu_batches_per_step)
+    config.enable_ipu(settings.ipus, settings.rows_at_once, settings.ipu_pipelining,
+                      settings.ipu_batches_per_step)
     config.set_ipu_config(settings.precision == "fp16", settings.ipu_replicas,
                           settings.ipu_available_memory_proportion, settings.ipu_half_partials)
 

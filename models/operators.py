@@ -37,6 +37,13 @@ def total(x):
     return x.sum()
 
 
+def length(vectors):
+    """Of each row of ``[rows, size]``: ``[rows, 1]``."""
+    squares = (vectors.unsqueeze(1) @ vectors.unsqueeze(2)).squeeze(-1)
+    return _append("sqrt", {"X": squares}, squares.dtype) if _in_legacy_static_mode() else (
+        squares.sqrt())
+
+
 def best_index(scores):
     """Where the last axis is largest, without a gradient."""
     if _in_legacy_static_mode():

@@ -9,6 +9,7 @@ from engines.ipu.option_rules import check_option, facts
 from engines.ipu.places import refuse
 from engines.ipu.stage_rules import check_stages
 from engines.ipu.update_rules import check_update
+from engines.ipu.weights import weights
 
 _TYPE = core.VarDesc.VarType
 _FEED_TYPES = {_TYPE.INT32: "int32", _TYPE.FP32: "float32", _TYPE.FP16: "float16",
@@ -76,7 +77,7 @@ def check_program(program, options, feeds, fetches, custom_operators=()):
     _check_feeds(block, operators, feeds, options)
     _check_fetches(block, operators, fetches)
     _check_shares(operators, options)
-    _check_weights(block, operators)
+    _check_weights(block, operators, options)
     last = check_stages(operators, block, options, feeds)
     loss = None
     if options["is_training"]:
@@ -163,14 +164,14 @@ def _check_fetches(block, operators, fetches):
                              "fetch a result of the network")
 
 
-def _check_weights(block, operators):
-    parameters = {parameter.name: parameter for parameter in block.program.all_parameters()}
+def _check_weights(block, operators, options):
+    known = weights(block.program, options["is_training"])
     for operator in operators:
         for name in operator.input_arg_names:
-            if name in parameters:
-                kind = parameters[name].desc.dtype()
+            if name in known:
+                kind = known[name].desc.dtype()
                 if kind not in (_TYPE.FP32, _TYPE.FP16):
-                    refuse(operator, f"uses the weight {name} of type {parameters[name].dtype}",
+                    refuse(operator, f"uses the weight {name} of type {known[name].dtype}",
                            "keep weights in float32 or float16")
             elif block.var(name).persistable:
                 refuse(operator, f"uses the buffer {name}, which IPUs do not get",

@@ -17,6 +17,7 @@ from engines.ipu.option_rules import check_option
 from engines.ipu.options import DEFAULTS
 from engines.ipu.pipeline import cut, run_pipeline, to_numpy
 from engines.ipu.rounding import Rounding, keep
+from engines.ipu.weights import weights
 
 
 class EmulatedStrategy:
@@ -76,7 +77,9 @@ class EmulatedProgram:
         self.wanted = [self.lowered.names[name] for name in fetch_list]
         self.positions = cut(self.lowered.program,
                              [*self.wanted, *self.lowered.gradients.values()])
-        self.halves = {p.name for p in program.all_parameters() if p.desc.dtype() == HALF}
+        self.known = weights(program, options["is_training"])
+        self.halves = {name for name, variable in self.known.items()
+                       if variable.desc.dtype() == HALF}
         self.rounding = Rounding(options["enable_stochastic_rounding"], options["random_seed"])
         paddle.seed(options["random_seed"])
         self.update = DeviceUpdate(program, options) if loss else None
@@ -117,8 +120,7 @@ class EmulatedProgram:
         self.__dict__.pop("weights", None)
 
     def _load(self):
-        self.weights = {p.name: self._read(p.name).astype(np.float32)
-                        for p in self.org_program.all_parameters()}
+        self.weights = {name: self._read(name).astype(np.float32) for name in self.known}
         if self.update:
             self.update.load(self._read)
         self.memory = core.Scope()

@@ -2,6 +2,7 @@
 
 from configs.errors import InputError
 from engines.ipu.places import place, refuse
+from engines.ipu.weights import weights
 
 
 def check_stages(operators, block, options, feeds):
@@ -28,7 +29,7 @@ def check_stages(operators, block, options, feeds):
         return 0
     last = _check_numbers(operators)
     _check_direction(operators)
-    _check_weights(operators, block)
+    _check_weights(operators, weights(block.program, options["is_training"]))
     _check_feeds(operators, feeds)
     return last
 
@@ -103,11 +104,10 @@ def _check_direction(operators):
         made.update(dict.fromkeys(operator.output_arg_names, operator))
 
 
-def _check_weights(operators, block):
+def _check_weights(operators, known):
     homes = {}
-    weights = {parameter.name for parameter in block.program.all_parameters()}
     for operator in operators:
-        for name in weights.intersection(operator.input_arg_names):
+        for name in sorted(known.keys() & set(operator.input_arg_names)):
             first = homes.setdefault(name, operator)
             if _number(first, "ipu_index") != _number(operator, "ipu_index"):
                 refuse(operator, f"on IPU {_number(operator, 'ipu_index')} uses the weight {name} "
