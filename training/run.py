@@ -8,6 +8,7 @@ from engines.open import open_engine
 from models.cost import training_flops, training_memory
 from models.initialise import initialise
 from models.tasks import build_for_recipe
+from models.weights.files import check_case
 from models.weights.huggingface import read_pretrained
 from models.weights.load import check_unseen, load_weights
 from training.loop import Trainer, count_parameters
@@ -83,6 +84,7 @@ def open_network(config, checkpoint=None):
     arrays, values = read_pretrained(place)
     check_unseen(values, config.model, place)
     check_vocabulary(values.get("vocabulary"), config.model.vocabulary)
+    check_case(place, config.model)
     report = load_weights(network, arrays)
     if checkpoint and report.missing + report.unexpected:
         raise InputError(place, "is a checkpoint of another network: "

@@ -52,6 +52,20 @@ def read_vocabulary_values(folder):
     return {"vocabulary": str(folder / VOCABULARY), "lower_case": lower_case}
 
 
+def check_case(folder, model_config):
+    """Refuse weights of another case: no size shows it, and a Chinese vocabulary serves either.
+
+    Raises:
+        InputError: tokenizer_config.json says something else than the ``model`` section.
+    """
+    file, ours = Path(folder) / TOKENIZER_CONFIG, model_config.lower_case
+    theirs = read_json(file).get("do_lower_case") if file.is_file() else None
+    if theirs not in (None, ours):
+        words = [json.dumps(value) for value in (theirs, ours)]
+        raise InputError(file, f"says do_lower_case {words[0]}, but model.lower_case is {words[1]}",
+                         f"write model.lower_case: {words[0]}, or correct the file")
+
+
 def write_vocabulary(directory, model_config, vocabulary_path, tokenizer_class):
     """Write vocab.txt, a token a line, and tokenizer_config.json.
 

@@ -147,3 +147,16 @@ def test_what_sizes_do_not_show_is_refused(config, damaged, key, value):
     rewrite_hashes(damaged)
     with pytest.raises(InputError, match=f"trained with {key} {value}"):
         load(config, damaged)
+
+
+def test_another_case_is_refused(config, damaged):
+    file = damaged / "tokenizer_config.json"
+    text = file.read_text()
+    file.write_text(text.replace('"do_lower_case": true', '"do_lower_case": false'))
+    rewrite_hashes(damaged)
+    with pytest.raises(InputError, match="says do_lower_case false, but model.lower_case is true; "
+                       "write model.lower_case: false, or correct the file"):
+        load(config, damaged)
+    for silent in ("{}", '{"do_lower_case": null}', None):
+        file.write_text(silent) if silent else file.unlink()
+        assert build_engine(config, damaged)
