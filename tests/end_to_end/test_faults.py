@@ -157,6 +157,21 @@ def test_another_split_goes_on_with_the_same_samples(tmp_path, pretrain):
             assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-7)
 
 
+def test_a_resumed_run_reads_no_sample_again(tmp_path, pretrain, monkeypatch):
+    """Going on is a seek: what was consumed before is not made, to be thrown away."""
+    assert pretrain(tmp_path / "run") == 0
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step_00000006")
+    whole, read = PretrainingData.batch, []
+
+    def batch(self, consumed, count):
+        if self.split == "train":
+            read.append((consumed, count))
+        return whole(self, consumed, count)
+    monkeypatch.setattr(PretrainingData, "batch", batch)
+    assert pretrain(tmp_path / "run", options=["--resume"]) == 0
+    assert read == [(24, 8), (32, 8), (40, 8)]
+
+
 def test_checkpoints_are_pruned_and_the_best_one_stays(tmp_path, pretrain):
     """With a rate that spoils the weights from step 4 on, the best evaluation is before."""
     options = ["train.steps=9", "train.warmup_steps=9", "train.learning_rate=40",
