@@ -1,6 +1,5 @@
 """Labels of texts, pairs and words, or numbers, from a fine-tuned checkpoint."""
 
-import re
 from pathlib import Path
 
 import paddle
@@ -13,15 +12,12 @@ from data.classify.predictions import describe_rows
 from data.classify.rows import ClassifyData
 from data.classify.tables import read_table
 from inference.checkpoint import open_checkpoint
+from inference.tasks import split_words
 from models.tasks import build_for_classification
 from models.weights.files import read_json
 from models.weights.model_configs import declared_task, label_names
 
 _ROWS_AT_ONCE = 32
-# As BERT's tokenizer parts them: a Chinese character is a word.
-_CHINESE = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_WORD = re.compile(f"[{_CHINESE}]|[^\\s{_CHINESE}]+")
-
 
 class Classifier:
     """A checkpoint with a head for texts or for words, which knows its labels."""
@@ -53,7 +49,7 @@ class Classifier:
         """What is told of one text or pair, a dict as in ``describe_rows``; with ``words`` where
         words are labelled: white space parts them, and each Chinese character is one."""
         options = self._options(pair_column=None if pair is None else "pair")
-        words = _WORD.findall(text) if self.objective == "tokens" else None
+        words = split_words(text) if self.objective == "tokens" else None
         examples = Examples("--text", (text if words is None else words,),
                             None if pair is None else (pair,), None)
         entry = self._classify(examples, options)[0]

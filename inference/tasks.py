@@ -1,16 +1,24 @@
 """Text to rows and back, for each task; nothing here computes."""
 
+import re
+import threading
 from typing import NamedTuple, Tuple
 
 import numpy as np
 
-from configs.data_schema import SquadConfig
+from configs.data_schema import ClassifyConfig, SquadConfig
 from configs.errors import InputError
+from data.classify.examples import Examples
+from data.classify.features import make_features
+from data.classify.predictions import describe_rows, softmax
 from data.squad.answers import find_answers
 from data.squad.features import features_of
 from data.squad.questions import Question, QuestionFile
 
 MASK = "[MASK]"
+# As BERT's tokenizer parts them: a Chinese character is a word.
+_CHINESE = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_WORD = re.compile(f"[{_CHINESE}]|[^\\s{_CHINESE}]+")
 
 
 class Piece(NamedTuple):
@@ -78,6 +86,11 @@ class Task:
         """
         raise NotImplementedError
 
+    def _read_texts(self, record):
+        """A text, or a pair."""
+        texts = [record["text"], record["pair"]] if "pair" in record else [record["text"]]
+        return self._join(*self.tokenizer.encode(texts))
+
     def _join(self, first, second=()):
         """``[CLS] A [SEP]`` or ``[CLS] A [SEP] B [SEP]``, cut to ``max_tokens``.
 
@@ -107,14 +120,26 @@ class Embed(Task):
         return {"embedding": outputs[0]["embedding"].tolist()}
 
 
+class Encode(Task):
+    """``tokens`` and ``hidden_states``, the encoder's vector for each; longer texts are cut."""
+
+    optional = ("pair",)
+
+    def read(self, record):
+        return Reading((self._read_texts(record),))
+
+    def answer(self, reading, outputs):
+        return {"tokens": [self.tokenizer.tokens[token] for token in reading.pieces[0].tokens],
+                "hidden_states": outputs[0]["hidden_states"].tolist()}
+
+
 class Classify(Task):
     """``label`` and ``probabilities``, or ``score`` where the model tells a number."""
 
     optional = ("pair",)
 
     def read(self, record):
-        texts = [record["text"], record["pair"]] if "pair" in record else [record["text"]]
-        return Reading((self._join(*self.tokenizer.encode(texts)),))
+        return Reading((self._read_texts(record),))
 
     def answer(self, reading, outputs):
         logits, labels = outputs[0]["logits"], self.settings.get("labels")
@@ -123,6 +148,33 @@ class Classify(Task):
         shares = softmax(logits)
         return {"label": labels[int(np.argmax(shares))],
                 "probabilities": dict(zip(labels, shares.tolist()))}
+
+
+class LabelWords(Task):
+    """``words``, and for each its label in ``labels`` and its probability in ``probabilities``;
+    white space parts words, and each Chinese character is one. Long texts are read in parts."""
+
+    def __init__(self, tokenizer, max_tokens, settings=None):
+        super().__init__(tokenizer, max_tokens, settings)
+        self.options = ClassifyConfig(objective="tokens", labels=self.settings["labels"],
+                                      sequence_length=max_tokens, cache="")
+        self._lock = threading.Lock()  # the table of pieces that the tokenizer learns
+
+    def read(self, record):
+        words = split_words(record["text"])
+        with self._lock:
+            features = make_features(Examples("record", (words,), None, None), self.tokenizer,
+                                     self.options)
+        return Reading(tuple(self._join(tokens.tolist()) for tokens in features.first),
+                       (words, features))
+
+    def answer(self, reading, outputs):
+        words, features = reading.context
+        logits = [found["word_logits"][places]
+                  for found, places in zip(outputs, features.word_places)]
+        entry, = describe_rows(features, logits, self.options)
+        return {"words": words, "labels": entry["labels"],
+                "probabilities": entry["probabilities"]}
 
 
 class FillMask(Task):
@@ -196,11 +248,15 @@ class Answer(Task):
                 "start": best[0]["start"], "end": best[0]["end"]}
 
 
-TASKS = {"fill_mask": FillMask, "answer": Answer, "classify": Classify, "embed": Embed}
+TASKS = {"fill_mask": FillMask, "answer": Answer, "classify": Classify,
+         "label_words": LabelWords, "embed": Embed, "encode": Encode}
 
 
-def softmax(logits):
-    """Shares over the last axis, in double precision."""
-    logits = np.asarray(logits, np.float64)
-    shares = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return shares / shares.sum(axis=-1, keepdims=True)
+def asked_as(task):
+    """The task that a user names; which kind of label there is the checkpoint knows."""
+    return "classify" if task == "label_words" else task
+
+
+def split_words(text):
+    """The words of a text, as a model that labels them reads it."""
+    return _WORD.findall(text)

@@ -17,6 +17,11 @@ BUILDERS = {
     "classify": lambda config: tasks.build_for_sequence_classification(config, 3),
     "embed": lambda config: tasks.build_encoder(config),
 }
+# Tasks that tell something of every token.
+BUILDERS_FOR_TOKENS = {
+    "label_words": lambda config: tasks.build_for_token_classification(config, 3),
+    "encode": lambda config: tasks.build_encoder(config),
+}
 
 
 def tiny_config(architecture="bert", **changes):
@@ -32,13 +37,13 @@ def tiny_config(architecture="bert", **changes):
 def save_checkpoint(folder, task, architecture="bert", labels=("bad", "fine", "good"), **changes):
     """Write a checkpoint of random weights, large enough that answers differ."""
     config = tiny_config(architecture, **changes)
-    network = BUILDERS[task](config)
+    network = {**BUILDERS, **BUILDERS_FOR_TOKENS}[task](config)
     initialise(network, 1, config.initializer_range)
     for name, parameter in network.named_parameters():
         if name.endswith("bias"):  # which start as 0, and would not be seen to be lost
             random = np.random.default_rng(len(name))
             parameter.set_value(random.normal(0, 0.1, parameter.shape).astype("float32"))
-    if task == "classify":
+    if task in ("classify", "label_words"):
         network.heads.label_names = list(labels)
     save_pretrained(folder, network, config, config.vocabulary)
     return str(folder)
