@@ -18,6 +18,7 @@ import numpy as np
 from benchmarks.inference_peers import NEED_BF16, PEERS, export_onnx
 from configs.command_line import Parser, run
 from configs.errors import InputError
+from configs.files import write_json
 from engines.startup import processor
 
 BATCHES, LENGTHS = (1, 8, 32), (32, 128, 384)
@@ -28,67 +29,100 @@ def main(argv=None):
     """Measure; write ``inference.json`` and ``inference.png``; return the figures."""
     arguments = _parser().parse_args(argv)
     if arguments.worker:
-        return work(json.loads(arguments.worker))
+        return work(json.load(sys.stdin))
     output = Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
-    flags = processor()[1]
-    result = {"processor": _processor_name(), "threads": arguments.threads, "skipped": {}}
-    result["texts"] = texts_of(arguments.mix, arguments.mix_count)
+    texts = texts_of(arguments.mix, arguments.mix_count)
+    result = {"processor": _processor_name(), "threads": arguments.threads, "texts": len(texts),
+              "failed": {}, "skipped": _skipped(arguments.peers)}
     for model, folders in prepare_models(arguments, output / "models").items():
+        result[model] = {}
         for name in arguments.peers:
-            if name in NEED_BF16 and not {"avx512_bf16", "amx_bf16"} & set(flags):
-                result["skipped"][name] = "this processor has no bf16 instructions"
+            if name in result["skipped"]:
                 continue
             job = {"peer": name, "models": folders, "threads": arguments.threads,
                    "batches": arguments.batches, "lengths": arguments.lengths,
-                   "seconds": arguments.seconds, "texts": result["texts"],
+                   "seconds": arguments.seconds, "texts": texts,
                    "vectors": str(output / f"{model}_{name}.npy")}
-            result.setdefault(model, {})[name] = run_worker(job)
-            print(model, name, json.dumps(result[model][name]), flush=True)
+            figures, problem = run_worker(job, arguments.limit)
+            result[model][name] = figures
+            if problem:
+                result["failed"][f"{model} {name}"] = problem
+            print(model, name, problem or "", json.dumps(figures), flush=True)
+            write_json(output / "inference.json", result)
         compare_vectors(result[model], output, model)
-    result["texts"] = len(result["texts"])
-    (output / "inference.json").write_text(json.dumps(result, indent=2) + "\n", "utf-8")
+    write_json(output / "inference.json", result)
     draw(result, output / "inference.png")
+    if result["failed"]:
+        raise InputError("; ".join(result["failed"]), "failed",
+                         f"see {output / 'inference.json'}, which holds what was measured")
     return result
 
 
-def run_worker(job):
-    """The figures of one peer and model, measured in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.inference", "--worker",
-               json.dumps({**job, "started": time.time()})]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if done.returncode:
-        raise InputError(job["peer"], f"failed: {done.stderr.strip()[-300:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+def _skipped(peers):
+    has_bf16 = {"avx512_bf16", "amx_bf16"} & set(processor()[1])
+    return {name: "this processor has no bf16 instructions"
+            for name in peers if name in NEED_BF16 and not has_bf16}
+
+
+def run_worker(job, limit):
+    """One peer and model, measured in a process of its own.
+
+    Args:
+        job: what ``work`` reads.
+        limit: seconds after which it is stopped.
+
+    Returns:
+        The figures, as far as they were measured, and what went wrong, None if nothing did.
+    """
+    worker = subprocess.Popen([sys.executable, "-m", "benchmarks.inference", "--worker"], text=True,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    problem = None
+    try:
+        told, errors = worker.communicate(json.dumps({**job, "started": time.time()}), limit)
+    except subprocess.TimeoutExpired:
+        worker.kill()
+        told, errors = worker.communicate()
+        problem = f"was stopped after {limit:g} seconds"
+    if worker.returncode and not problem:
+        problem = f"left with {worker.returncode}: {errors.strip()[-300:]}"
+    lines = [line for line in told.splitlines() if line.startswith("{")]
+    return json.loads(lines[-1]) if lines else {}, problem
 
 
 def work(job):
-    """Measure in this process and print the figures as one line of JSON."""
+    """Measure in this process; print the figures so far, a line of JSON, after each step."""
     peer = PEERS[job["peer"]](job["models"], job["threads"])
     random = np.random.default_rng(0)
     peer.embed_ids(random.integers(1000, 2000, (1, 8), np.int32))
     figures = {"start_seconds": time.time() - job["started"], "grid": {}}
+    figures["mix"] = _time_mix(peer, job)
     for length in job["lengths"]:
         for batch in job["batches"]:
             ids = random.integers(1000, 2000, (batch, length), np.int32)
             figures["grid"][f"{batch}x{length}"] = time_calls(lambda: peer.embed_ids(ids), batch,
                                                               job["seconds"])
+            figures["peak_megabytes"] = _peak_memory() / 1e6
+            print(json.dumps(figures), flush=True)
+    return figures
+
+
+def _time_mix(peer, job):
     peer.embed_texts(job["texts"][:64])
     start = time.perf_counter()
     vectors = peer.embed_texts(job["texts"])
     seconds = time.perf_counter() - start
     np.save(job["vectors"], vectors)
-    figures["mix"] = {"seconds": seconds, "texts_per_second": len(vectors) / seconds}
-    figures["peak_megabytes"] = _peak_memory() / 1e6
-    print(json.dumps(figures))
-    return figures
+    return {"seconds": seconds, "texts_per_second": len(vectors) / seconds}
 
 
 def time_calls(call, batch, least_seconds):
-    """Throughput and latency of calls for some seconds, at least three, after one to warm up."""
+    """Throughput and latency of calls, after one to warm up: for some seconds and at least three,
+    or, of slow ones, as many as begin within four times those seconds."""
     call()
     seconds = []
-    while len(seconds) < 3 or sum(seconds) < least_seconds:
+    while (len(seconds) < 3 or sum(seconds) < least_seconds) and (
+            not seconds or sum(seconds) < 4 * least_seconds):
         start = time.perf_counter()
         call()
         seconds.append(time.perf_counter() - start)
@@ -153,13 +187,14 @@ def _python(module, *arguments):
 
 
 def compare_vectors(figures, output, model):
-    """Add to each peer the largest difference of its vectors from ours."""
-    ours = np.load(output / f"{model}_{next(iter(figures))}.npy")
-    for name, values in figures.items():
-        path = output / f"{model}_{name}.npy"
-        values["largest_difference"] = float(np.abs(np.load(path) - ours).max())
-    for name in figures:
-        (output / f"{model}_{name}.npy").unlink()
+    """Add to each peer the largest difference of its vectors from those of the first one."""
+    vectors = {name: output / f"{model}_{name}.npy" for name in figures}
+    vectors = {name: path for name, path in vectors.items() if path.exists()}
+    if vectors:
+        first = np.load(next(iter(vectors.values())))
+    for name, path in vectors.items():
+        figures[name]["largest_difference"] = float(np.abs(np.load(path) - first).max())
+        path.unlink()
 
 
 def draw(result, path):
@@ -172,10 +207,11 @@ def draw(result, path):
     models = [name for name in ("bert_base", "minilm", "tiny") if name in result]
     figure, axes = pyplot.subplots(len(models), 1, figsize=(10, 4 * len(models)), squeeze=False)
     for axis, model in zip(axes[:, 0], models):
-        peers = result[model]
-        cells = list(next(iter(peers.values()))["grid"])
+        peers = {peer: figures for peer, figures in result[model].items() if figures}
+        cells = list(max((figures["grid"] for figures in peers.values()), key=len, default=()))
         for number, (peer, figures) in enumerate(peers.items()):
-            rates = [figures["grid"][cell]["sequences_per_second"] for cell in cells]
+            rates = [figures["grid"].get(cell, {}).get("sequences_per_second", np.nan)
+                     for cell in cells]
             rates.append(figures["mix"]["texts_per_second"])
             places = np.arange(len(rates)) + (number - len(peers) / 2) * 0.8 / len(peers)
             axis.bar(places, rates, 0.8 / len(peers), align="edge", label=peer)
@@ -218,12 +254,14 @@ def _parser():
     parser.add_argument("--mix", nargs="+", metavar="FILE", default=[],
                         help="XQuAD's JSON, the STS benchmark's csv, lines of text; default: "
                              + SAMPLE)
-    parser.add_argument("--mix-count", type=int, default=600, help="texts of it (default 600)")
+    parser.add_argument("--mix-count", type=int, default=400, help="texts of it (default 400)")
     parser.add_argument("--batches", type=numbers, default=list(BATCHES))
     parser.add_argument("--lengths", type=numbers, default=list(LENGTHS))
     parser.add_argument("--seconds", type=float, default=3.0, help="of each cell, at least")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--worker", metavar="JOB", help="used by the benchmark itself")
+    parser.add_argument("--limit", type=float, default=600.0, metavar="SECONDS",
+                        help="of a peer and model (default 600)")
+    parser.add_argument("--worker", action="store_true", help="used by the benchmark itself")
     return parser
 
 

@@ -28,11 +28,10 @@ class Ours:
 
     def embed_ids(self, ids):
         """``[batch, sequence]`` ids without padding to ``[batch, hidden]``."""
-        from inference.batching import make_arrays
         from inference.tasks import Piece
 
         pieces = [Piece(tuple(row), len(row)) for row in ids.tolist()]
-        return self.predictor.runner.run(make_arrays(pieces, ids.shape[1], 0))["embedding"]
+        return np.array([found["embedding"] for found in self.predictor.compute(pieces)])
 
     def embed_texts(self, texts):
         """A list of texts to ``[texts, hidden]``."""
