@@ -130,6 +130,23 @@ def test_onednn_tells_the_same(exported):
     assert close(plain, onednn)
 
 
+def test_lanes_tell_the_same_by_one_thread_each(exported):
+    import ctypes
+
+    import paddle
+
+    from configs.inference_schema import InferenceConfig
+
+    folder, records = exported("embed")[1], [{"text": "word " * count} for count in range(40)]
+    alone, shared = (open_predictor(folder, settings=InferenceConfig(lanes=lanes))
+                     for lanes in (1, 2))
+    assert alone.lanes is None and shared.lanes.count == 2
+    assert close(shared.answers(records), alone.answers(records))
+    openmp = ctypes.CDLL(f"{paddle.__path__[0]}/libs/libiomp5.so")
+    levels = shared.lanes.map(lambda runner, _: openmp.omp_get_max_active_levels(), [(0,)] * 9)
+    assert set(levels) == {0} and openmp.omp_get_max_active_levels() > 0
+
+
 def test_fixed_shapes_tell_the_same_and_refuse_what_is_longer(exported):
     from configs.inference_schema import InferenceConfig
 
