@@ -1,8 +1,9 @@
 """The server under load: ``python -m benchmarks.serving --model DIR --seconds 600``.
 
-Measures the bare predictor on the shipped sample's sentences, then lets ``wrk`` (a public load
-tool, https://github.com/wg/wrk) send the same sentences over loopback, one a request, and tells
-throughput, statuses, the server's memory over time, and how long it is away when it is killed.
+Measures the bare predictor on the shipped sample's sentences, before and after it lets ``wrk`` (a
+public load tool, https://github.com/wg/wrk) send the same sentences over loopback, one a request,
+and tells throughput, processor time, statuses, the server's memory over time, and how long it is
+away when it is killed.
 """
 
 import json
@@ -56,26 +57,32 @@ def main(argv=None):
 
 def measure(arguments, texts):
     """All figures."""
-    bare = _lines_of(sys.executable, "-m", "benchmarks.serving", "--bare", "--model",
-                     arguments.model, "--texts", str(arguments.texts))[-1]
+    bare = [_measure_bare(arguments)]
     server, port, start_seconds = start_server(arguments.model)
     try:
         figures, memory = load(port, server.pid, texts, arguments)
-        statuses = statuses_of(port)
+        statuses, processor = statuses_of(port), _processor_seconds(server.pid)
         server.send_signal(signal.SIGKILL)
         server.wait()
         server, port, restart_seconds = start_server(arguments.model)
     finally:
         server.kill()
         server.wait()
-    bare = json.loads(bare)["texts_per_second"]
-    return {"bare_texts_per_second": bare, **figures, "statuses": statuses,
-            "share_of_bare": figures["texts_per_second"] / bare, "memory_megabytes": memory,
+    bare.append(_measure_bare(arguments))
+    rate = sum(run["texts_per_second"] for run in bare) / len(bare)
+    return {"bare": bare, **figures, "statuses": statuses,
+            "processor_milliseconds": processor / statuses["200"] * 1e3,
+            "share_of_bare": figures["texts_per_second"] / rate, "memory_megabytes": memory,
             "start_seconds": start_seconds, "restart_seconds": restart_seconds}
 
 
+def _measure_bare(arguments):
+    return json.loads(_lines_of(sys.executable, "-m", "benchmarks.serving", "--bare", "--model",
+                                arguments.model, "--texts", str(arguments.texts))[-1])
+
+
 def bare_throughput(model, texts):
-    """Texts a second of the predictor itself, printed as JSON."""
+    """Texts a second of the predictor itself, and processor time of each, printed as JSON."""
     from engines import startup
 
     startup.prepare(shares_cores=True)
@@ -83,12 +90,13 @@ def bare_throughput(model, texts):
 
     predictor, records = open_predictor(model), [{"text": text} for text in texts]
     predictor.warm_up()
-    start = time.perf_counter()
+    start, processor = time.perf_counter(), time.process_time()
     for first in range(0, len(records), 64):  # what the server computes together
         predictor.answers(records[first:first + 64])
-    rate = len(records) / (time.perf_counter() - start)
-    print(json.dumps({"texts_per_second": rate}))
-    return rate
+    figures = {"texts_per_second": len(records) / (time.perf_counter() - start),
+               "processor_milliseconds": (time.process_time() - processor) / len(records) * 1e3}
+    print(json.dumps(figures))
+    return figures
 
 
 def load(port, pid, texts, arguments):
@@ -154,6 +162,12 @@ def _lines_of(*command):
     if done.returncode:
         raise InputError(" ".join(command[1:4]), f"left with {done.returncode}")
     return done.stdout.splitlines()
+
+
+def _processor_seconds(pid):
+    """Of a process since it began, starting included."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _resident(pid):
