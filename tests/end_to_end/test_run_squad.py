@@ -122,25 +122,25 @@ def test_an_emulated_ipu_has_the_same_numbers(tmp_path, squad):
     assert one == two
 
 
-def test_two_stages_on_two_processes_have_the_same_numbers(tmp_path, squad):
+def test_stages_and_replicas_on_four_processes_have_the_same_numbers(tmp_path, squad):
     options = ["model.num_hidden_layers=2", "model.hidden_dropout_prob=0.1",
-               "data.sequences_per_row=3", "run.micro_batch_size=2"]
+               "data.sequences_per_row=3", "data.sequence_length=160", "run.micro_batch_size=1"]
     squad(tmp_path / "one", *options)
 
     def launch(arguments):
         environment = {key: value for key, value in os.environ.items()
                        if key != "CUDA_VISIBLE_DEVICES"}
-        subprocess.run([sys.executable, "-m", "paddle.distributed.launch", "--nproc_per_node", "2",
+        subprocess.run([sys.executable, "-m", "paddle.distributed.launch", "--nproc_per_node", "4",
                         "--log_dir", str(tmp_path / "log"), "run_squad.py", *arguments],
                        check=True, capture_output=True, env=environment, timeout=200)
 
-    squad(tmp_path / "two", *options, "run.pipeline=[embeddings -1 on 0, -1 heads on 1]",
-          main=launch)
-    one, two = ([json.loads(line)["loss"] for line in
-                 (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
-                for name in ("one", "two"))
-    assert len(one) == 4 and one == pytest.approx(two, rel=1e-5)
-    scores = [read(tmp_path / name / "result.json")["held_out"] for name in ("one", "two")]
+    squad(tmp_path / "four", *options, "run.replicas=2",
+          "run.pipeline=[embeddings -1 on 0, -1 heads on 1]", main=launch)
+    one, four = ([json.loads(line)["loss"] for line in
+                  (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+                 for name in ("one", "four"))
+    assert len(one) == 4 and one == pytest.approx(four, rel=1e-5)
+    scores = [read(tmp_path / name / "result.json")["held_out"] for name in ("one", "four")]
     assert scores[0] == pytest.approx(scores[1], abs=1e-4)
 
 
