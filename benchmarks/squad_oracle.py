@@ -127,7 +127,8 @@ def _exception(questions, features, answers, chosen, number):
     is_held = ((first <= choice.first) & (choice.last < first + size)).any()
     reason = ("absent" if not choice.place else "no window" if not is_held
               else "inside a token" if not choice.is_whole else "other")
-    return {"id": question.id, "reason": reason, "predicted": answers.predictions[question.id],
+    return {"id": question.id, "reason": reason, "meaning": REASONS[reason],
+            "predicted": answers.predictions[question.id],
             "references": [answer.text for answer in question.answers]}
 
 

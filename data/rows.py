@@ -126,24 +126,3 @@ def scatter(values, slots, fill=0):
     moved = np.full((batch, length + 1), fill, np.int32)
     np.put_along_axis(moved, slots, values.astype(np.int32), axis=1)
     return moved[:, :length]
-
-
-def plain_inputs(sequences, pad):
-    """Rows in the order of the text, one sequence each, as the network's inputs.
-
-    Args:
-        sequences: lists of token ids, special tokens included.
-        pad: id of [PAD].
-
-    Returns:
-        dict of int32 arrays ``[batch, longest]``.
-    """
-    shape = len(sequences), max(map(len, sequences))
-    lengths = np.array([[len(sequence)] for sequence in sequences])
-    positions = np.broadcast_to(np.arange(shape[1], dtype=np.int32), shape)
-    is_token = positions < lengths
-    tokens = np.full(shape, pad, np.int32)
-    tokens[is_token] = np.concatenate(sequences)
-    return {"input_ids": tokens, "token_type_ids": np.zeros(shape, np.int32),
-            "position_ids": np.where(is_token, positions, 0).astype(np.int32),
-            "sequence_id": is_token.astype(np.int32)}
