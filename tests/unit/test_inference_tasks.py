@@ -14,7 +14,7 @@ from data.tokenizer import WordPieceTokenizer
 from inference import stream
 from inference.batching import batches_by_length, make_arrays, split_outputs
 from inference.predictor import Predictor
-from inference.tasks import TASKS, Answer, Classify, Embed, FillMask, Piece
+from inference.tasks import TASKS, Answer, Classify, Embed, FillMask, LabelWords, Piece
 
 TOKENIZER = WordPieceTokenizer("data/vocabularies/bert_base_uncased.txt")
 
@@ -55,6 +55,22 @@ def test_labels_and_numbers():
     assert answer == {"label": "yes", "probabilities": {"no": pytest.approx(0.25),
                                                         "yes": pytest.approx(0.75)}}
     assert Classify(TOKENIZER, 9).answer(None, [{"logits": np.array([2.5])}]) == {"score": 2.5}
+
+
+def test_words_are_labelled_at_their_first_piece_in_as_many_parts_as_they_need():
+    task = LabelWords(TOKENIZER, 8, {"labels": ["O", "B-X"]})
+    reading = task.read({"text": "bridges rose\nover河 unaffable"})
+    assert [decode(piece) for piece in reading.pieces] == [
+        "[CLS] bridges rose over 河 [SEP]", "[CLS] unaffable [SEP]"]
+    assert [len(piece.tokens) for piece in reading.pieces] == [6, 5]
+    logits = [np.zeros((6, 2)), np.zeros((5, 2))]
+    logits[0][[0, 2], 1], logits[1][[2, 3], 1] = 9.0, 9.0  # [CLS], rose; later pieces
+    answer = task.answer(reading, [{"word_logits": array} for array in logits])
+    assert answer["words"] == ["bridges", "rose", "over", "河", "unaffable"]
+    assert answer["labels"] == ["O", "B-X", "O", "O", "O"]
+    assert answer["probabilities"][1] == pytest.approx(1 / (1 + np.exp(-9)), abs=1e-6)
+    empty = task.read({"text": " "})
+    assert task.answer(empty, [{"word_logits": np.zeros((2, 2))}])["labels"] == []
 
 
 def test_masks_are_found_and_words_beyond_the_vocabulary_are_not_told():
