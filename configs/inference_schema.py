@@ -21,9 +21,9 @@ class InferenceConfig:
                "folder that export_model.py --inference made.")
     threads: Optional[int] = option(None, "CPU threads; null takes every core it may use.")
     lanes: Optional[int] = option(
-        None, "CPU: batches that are computed at once, on a core and with a copy of the weights "
-              "each; null is one for each of up to 4 threads, else 1. One text is computed by all "
-              "threads.")
+        None, "CPU without oneDNN: batches that are computed at once, on a core and with a copy of "
+              "the weights each; null is one for each of up to 4 threads, else 1. One text is "
+              "computed by all threads.")
     onednn: Optional[bool] = option(
         None, "CPU: compute by oneDNN; null does where the processor has AVX-512, below which "
               "Paddle's own operators are faster on short batches.")

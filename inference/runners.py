@@ -126,10 +126,21 @@ def threads_of(settings):
 
 
 def lanes_of(settings):
-    """Batches that are computed at once."""
-    threads = threads_of(settings)
-    if settings.device != "cpu":
+    """Batches that are computed at once.
+
+    oneDNN parts its work by the threads there are when it makes a kernel, and computes another
+    result where a lane has but one of them.
+
+    Raises:
+        InputError: several are asked for where there can be but one.
+    """
+    if settings.device != "cpu" or uses_onednn(settings, processor()[1]):
+        if (settings.lanes or 1) > 1:
+            raise InputError("inference.lanes", f"{settings.lanes}, but only Paddle's own "
+                             "operators on a CPU compute several batches at once",
+                             "write 1, or device: cpu and onednn: false")
         return 1
+    threads = threads_of(settings)
     return settings.lanes or (threads if threads <= MOST_LANES else 1)
 
 

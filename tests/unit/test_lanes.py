@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from configs.errors import InputError
 from configs.inference_schema import InferenceConfig
 from data.tokenizer import WordPieceTokenizer
 from inference.dynamic_batching import DynamicBatcher
@@ -96,6 +97,13 @@ def test_an_error_in_a_lane_is_heard():
 
 @pytest.mark.parametrize("settings, lanes", [
     ({"threads": 1}, 1), ({"threads": 4}, 4), ({"threads": 5}, 1), ({"threads": 8, "lanes": 3}, 3),
-    ({"threads": 4, "lanes": 1}, 1), ({"threads": 4, "device": "gpu"}, 1)])
+    ({"threads": 4, "lanes": 1}, 1), ({"threads": 4, "device": "gpu"}, 1),
+    ({"threads": 4, "onednn": True}, 1)])
 def test_how_many_lanes_there_are(settings, lanes):
-    assert lanes_of(InferenceConfig(**settings)) == lanes
+    assert lanes_of(InferenceConfig(**{"onednn": False, **settings})) == lanes
+
+
+@pytest.mark.parametrize("settings", [{"device": "gpu"}, {"onednn": True}])
+def test_lanes_that_cannot_be_are_refused(settings):
+    with pytest.raises(InputError, match="inference.lanes: 2, but only Paddle's own"):
+        lanes_of(InferenceConfig(lanes=2, **settings))
