@@ -16,7 +16,7 @@ class Moments(NamedTuple):
     first: str
     second: str
     power: str
-    """``beta1 ** (updates + 1)``, from which the backend tells the number of updates"""
+    """``beta1 ** (updates + 1)``, or the number of updates itself, see ``count_updates``"""
     weight_decay: float
 
 
@@ -50,8 +50,8 @@ class DeviceUpdate:
         self.moments = {name: [read(place.first).astype(np.float32),
                                read(place.second).astype(np.float32)]
                         for name, place in self.places.items()}
-        power = float(read(next(iter(self.places.values())).power).ravel()[0])
-        self.updates = round(np.log(power) / np.log(self.beta1)) - 1 if self.beta1 else 0
+        power = read(next(iter(self.places.values())).power).ravel()[0]
+        self.updates = count_updates(power, self.beta1)
 
     def store(self, write):
         """Hand moments and the number of updates out; ``write`` takes a name and an array.
@@ -120,6 +120,21 @@ class DeviceUpdate:
         norm = min(np.sqrt(float(np.vdot(weight, weight))), self.options["max_weight_norm"])
         length = np.sqrt(float(np.vdot(direction, direction)))
         return np.float32(norm / length if norm and length else 1)
+
+
+def count_updates(power, beta):
+    """What the backend makes of the variable of beta1's power before it compiles.
+
+    A number inside (0, 1) is ``beta ** (updates + 1)`` to it, and any other is the number of
+    updates (optimizer_state_align_pass.cc); it counts in float32, as here.
+    """
+    power, beta = np.float32(power), np.float32(beta)
+    if not 0 < power < 1:
+        return int(power)
+    updates, reached = 0, beta
+    while reached > power:
+        reached, updates = np.float32(reached * beta), updates + 1
+    return updates
 
 
 def _clip_norm(operators) -> Optional[float]:

@@ -251,14 +251,16 @@ class IpuEngine(Engine):
             self._write(name, parameter.numpy().astype(kind))
 
     def _put_moments(self, built):
-        """Moments and powers of the updates so far, over the first values of the startup."""
+        """Moments and the number of updates so far, over the first values of the startup.
+
+        The number goes where Paddle keeps beta1's power, which float32 cannot tell from 0 after
+        some hundred updates; the backend takes one for the other, and does not look at beta2's.
+        """
         for name, array in self.moments.items():
             self._write(name, array)
         for operator in built.main.global_block().ops:
-            for slot, beta in (("Beta1Pow", self.config.train.beta1),
-                               ("Beta2Pow", self.config.train.beta2)):
-                if slot in operator.input_names and operator.input(slot):
-                    self._write(operator.input(slot)[0], _power(beta, self.updates))
+            if "Beta1Pow" in operator.input_names and operator.input("Beta1Pow"):
+                self._write(operator.input("Beta1Pow")[0], np.array([self.updates], np.float32))
 
     def _read(self, name):
         return np.array(self.scope.find_var(name).get_tensor())
@@ -316,10 +318,9 @@ def _moment_names(program):
 
 
 def _power(beta, updates):
-    """What Paddle keeps of the number of updates, never 0, for IPUs take its logarithm.
+    """What Paddle keeps of the number of updates elsewhere, never 0, for its logarithm is taken.
 
-    With beta1 0.9 that is exact up to 828 updates; IPUs that start anew later take the moments'
-    start for nearer than it is. LAMB without correction does not look at it.
+    With beta2 0.999 that tells the number exactly up to 87,000 updates.
     """
     return np.maximum(np.array([beta ** (updates + 1)]), _TINY).astype(np.float32)
 
