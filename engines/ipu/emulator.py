@@ -12,6 +12,7 @@ from configs.errors import InputError
 from engines.ipu.contract import check_program
 from engines.ipu.device_update import DeviceUpdate
 from engines.ipu.half import HALF, core
+from engines.ipu.instances import open_instances
 from engines.ipu.lowering import lower
 from engines.ipu.option_rules import check_option
 from engines.ipu.options import DEFAULTS
@@ -165,7 +166,11 @@ class EmulatedProgram:
         for total in totals:
             for name, gradient in total.items():
                 self._add(reduced, name, gradient)
-        scale = np.float32(len(totals) * self.options["accumulation_factor"]
+        replicas = len(totals)
+        if self.options["enable_distribution"]:
+            replicas = self.options["global_replication_factor"]
+            reduced = {name: open_instances().sum(array) for name, array in reduced.items()}
+        scale = np.float32(replicas * self.options["accumulation_factor"]
                            * self.options["loss_scaling"])
         gradients = {name: array / scale for name, array in reduced.items()}
         self.update.apply(self.weights, gradients, np.float32(rate),

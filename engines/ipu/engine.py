@@ -7,7 +7,6 @@ import numpy as np
 import paddle
 from paddle import static
 
-from configs.errors import InputError
 from data.batch import Batch
 from engines import placement as placements
 from engines.engine import Engine
@@ -16,6 +15,7 @@ from engines.ipu.backend import check_hardware, open_backend
 from engines.ipu.contract import check_config, check_program
 from engines.ipu.drawing import draw_stages
 from engines.ipu.half import HALF, core, is_forward
+from engines.ipu.instances import Instances, open_instances
 from engines.ipu.listing import listing
 from engines.ipu.options import (DEFAULTS, apply_options, inference_options, training_options)
 from engines.ipu.program import LABELS, BuiltProgram, build_program, legacy_static_mode
@@ -62,6 +62,9 @@ class IpuEngine(Engine):
         if config.run.ipu_operators:
             custom_ops.load(config.run.ipu_operators)
         self.config, self.updates, self.moments = config, 0, {}
+        self.instances = Instances() if is_dry else open_instances()
+        self.instances.check(config.run)
+        self.is_main = self.instances.is_main
         self._ahead, self._results = [], []
         self._compiled, self._is_dry = None, is_dry
 
@@ -73,9 +76,10 @@ class IpuEngine(Engine):
             self._put_weights()
 
     def read(self, data, consumed, count):
-        """The batch of this step; where a call of the device is several, all are read at once."""
+        """The rows of this process in the batch of this step; where a call of the device is
+        several, all are read at once."""
         if not self._ahead:
-            self._ahead = [data.batch(consumed + number * count, count)
+            self._ahead = [self._own(data.batch(consumed + number * count, count))
                            for number in range(self.config.run.batches_per_step)]
             self._call = list(self._ahead)
         return self._ahead.pop(0)
@@ -91,20 +95,25 @@ class IpuEngine(Engine):
         built = self._prepare("evaluation", batch, count)
         micro_batches = count * self.config.run.replicas
         rows = micro_batches * self.config.run.micro_batch_size
-        return _means(self._run(built, _feeds(_pad(batch, rows), micro_batches)), 1)[0]
+        batch = self._own(_pad(batch, rows))
+        return self._means(self._run(built, _feeds(batch, micro_batches)), 1)[0]
 
     def predict(self, batch):
         batch = Batch(**batch.inputs, labels={})
         count = self._inference_batches("prediction", batch)
         built = self._prepare("prediction", batch, count)
         rows = count * self.config.run.replicas * self.config.run.micro_batch_size
-        results = self._run(built, _feeds(_pad(batch, rows), 1))
-        return {name: array.astype(np.float32).reshape([rows, *self._row_shape(built, name)])
-                [:len(batch)] for name, array in results.items()}
+        results = self._run(built, _feeds(self._own(_pad(batch, rows)), 1))
+        found = {name: self._all_rows(array, [rows, *self._row_shape(built, name)])[:len(batch)]
+                 for name, array in results.items()}
+        return found if self.is_main else {}
+
+    def share(self, value):
+        return self.instances.share(value)
 
     def agree(self, flag):
         """Between the updates of one call the weights are not those of the step: nothing stops."""
-        return flag and not self._results
+        return bool(self.instances.sum(np.array([flag], np.int64))[0]) and not self._results
 
     def collect(self):
         self._fetch_weights()
@@ -175,8 +184,8 @@ class IpuEngine(Engine):
         self.network.train() if train else self.network.eval()
         example = batch.rows(0, self.config.run.micro_batch_size)
         built = build_program(self.network, example, self.placement, self.config.run, train)
-        options = (training_options(self.config, self.placement) if train
-                   else inference_options(self.config, self.placement, batches))
+        options = (training_options(self.config, self.placement, self.instances) if train
+                   else inference_options(self.config, self.placement, batches, self.instances))
         check_program(built.main, {**DEFAULTS, **options}, list(built.feeds),
                       list(built.fetches.values()))
         return built, options
@@ -188,7 +197,29 @@ class IpuEngine(Engine):
         parts = [_feeds(batch, count) for batch in self._call]
         feeds = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         self._write(built.learning_rate, np.array([learning_rate], np.float32))
-        return _means(self._run(built, feeds), len(parts))
+        return self._means(self._run(built, feeds), len(parts))
+
+    def _own(self, batch):
+        """The rows of this process, with their share of the weights."""
+        if self.instances.count == 1:
+            return batch
+        rows = self.instances.rows(self.config.run, len(batch))
+        return Batch(**{name: array[rows] for name, array in batch.inputs.items()},
+                     labels={name: array[rows] for name, array in batch.labels.items()})
+
+    def _all_rows(self, array, shape):
+        """What all processes computed, float32 of ``shape``, from what this one did."""
+        rows = np.zeros(shape, np.float32)
+        rows[self.instances.rows(self.config.run, shape[0])] = array.reshape([-1, *shape[1:]])
+        return self.instances.sum(rows)
+
+    def _means(self, results, batches):
+        """As ``_means``, over all processes."""
+        means = _means(results, batches)
+        names = sorted(means[0])
+        values = np.array([[mean[name] for name in names] for mean in means])
+        total = self.instances.sum(values) / self.instances.count
+        return [dict(zip(names, row)) for row in total.tolist()]
 
     def _inference_batches(self, kind, batch):
         """Micro batches of each replica in a call: those of the Program on the device if they

@@ -1,5 +1,9 @@
 """The typed YAML of ``run`` and ``train`` as options of ``paddle.static.IpuStrategy``."""
 
+from engines.ipu.instances import Instances
+
+ALONE = Instances()
+
 # What Graphcore's BERT recipes for Paddle set everywhere (PaddleNLP, model_zoo/bert/static_ipu):
 # smaller code and less live memory, no change of results.
 PUBLISHED = {
@@ -16,7 +20,9 @@ DEFAULTS = {
     "num_ipus": 1, "is_training": True, "micro_batch_size": 1, "enable_manual_shard": False,
     "enable_pipelining": False, "batches_per_step": 1, "accumulation_factor": 1,
     "enable_gradient_accumulation": False, "enable_replicated_graphs": False,
-    "replicated_graph_count": 1, "enable_fp16": False, "loss_scaling": 1.0,
+    "replicated_graph_count": 1, "enable_distribution": False,
+    "enable_distributed_replicated_graphs": False, "global_replication_factor": 1,
+    "global_replica_offset": 0, "enable_fp16": False, "loss_scaling": 1.0,
     "use_no_bias_optimizer": False, "scaled_optimizer_state": False, "accl1_type": "FLOAT",
     "accl2_type": "FLOAT", "max_weight_norm": 65504.0, "weight_decay_mode": "",
     "enable_stochastic_rounding": False, "random_seed": 0,
@@ -28,18 +34,17 @@ DEFAULTS = {
 PRECISIONS = {"fp32": "FLOAT", "fp16": "FLOAT16"}
 
 
-def training_options(config, placement):
+def training_options(config, placement, instances=ALONE):
     """Options of the training Program, by name."""
     run, train, steps = config.run, config.train, config.accumulation_steps
     options = {
-        **_common_options(config, placement), "is_training": True,
+        **_common_options(config, placement, instances), "is_training": True,
         "batches_per_step": run.batches_per_step,
         "enable_gradient_accumulation": steps > 1, "accumulation_factor": steps,
         "loss_scaling": float(run.loss_scale or 1.0),
         "accumulation_and_replication_reduction_type": 1,           # mean
         "mean_accumulation_and_replication_reduction_strategy": 1,  # after the sum
-        "location_optimizer": {"on_chip": int(run.optimizer_state_on_chip),
-                               "use_replicated_tensor_sharding": int(run.shard_optimizer)},
+        "location_optimizer": _optimizer_location(run, instances),
         "weight_decay_mode": "decay", "use_no_bias_optimizer": not train.bias_correction,
         "accl1_type": PRECISIONS[train.first_moment_precision],
         "accl2_type": PRECISIONS[train.second_moment_precision],
@@ -58,24 +63,31 @@ def training_options(config, placement):
     return options
 
 
-def inference_options(config, placement, batches):
+def _optimizer_location(run, instances):
+    location = {"on_chip": int(run.optimizer_state_on_chip),
+                "use_replicated_tensor_sharding": int(run.shard_optimizer)}
+    if run.shard_optimizer and instances.count > 1:
+        # Among the replicas of a process alone, which could not fetch the others' shares.
+        location["sharding_domain_with_consecutive"] = instances.replicas(run)
+    return location
+
+
+def inference_options(config, placement, batches, instances=ALONE):
     """Options of a Program without an update.
 
     Args:
         batches: micro batches that each replica computes in one call; fill the pipeline.
     """
-    return {**_common_options(config, placement), "is_training": False,
+    return {**_common_options(config, placement, instances), "is_training": False,
             "batches_per_step": batches, "enable_gradient_accumulation": False,
             "accumulation_factor": 1}
 
 
-def _common_options(config, placement):
+def _common_options(config, placement, instances):
     run, is_split = config.run, placement.ipus_per_replica > 1
     options = {
-        "num_ipus": run.replicas * placement.ipus_per_replica,
-        "micro_batch_size": run.micro_batch_size,
+        **instances.options(run, placement), "micro_batch_size": run.micro_batch_size,
         "enable_manual_shard": is_split, "enable_pipelining": is_split,
-        "enable_replicated_graphs": run.replicas > 1, "replicated_graph_count": run.replicas,
         "enable_half_partial": run.half_partials,
         "enable_stochastic_rounding": run.stochastic_rounding,
         "default_prefetch_buffering_depth": run.prefetch_depth,

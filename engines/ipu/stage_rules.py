@@ -18,6 +18,7 @@ def check_stages(operators, block, options, feeds):
         The number of the last stage; 0 without a pipeline.
     """
     _check_devices(options)
+    _check_instances(options)
     if not options["enable_manual_shard"]:
         for operator in operators:
             if _number(operator, "ipu_index") is not None:
@@ -59,6 +60,39 @@ def _check_devices(options):
     if options["enable_pipelining"] and ipus == replicas:
         raise InputError("IPU option enable_pipelining", "is on with one IPU a replica",
                          "switch it off, or take more IPUs")
+
+
+def _check_instances(options):
+    """Replicas of several processes."""
+    local, total, offset = (options[name] for name in (
+        "replicated_graph_count", "global_replication_factor", "global_replica_offset"))
+    is_spread = options["enable_distributed_replicated_graphs"]
+    if options["enable_distribution"] != is_spread:
+        raise InputError("IPU option enable_distribution", "and enable_distributed_replicated_graphs "
+                         "go together", "switch both on or both off")
+    if not is_spread and (total, offset) != (1, 0):
+        raise InputError("IPU option global_replication_factor", f"is {total}, with "
+                         f"global_replica_offset {offset}, but enable_distribution is off",
+                         "switch it on")
+    if not is_spread:
+        return
+    if options["enable_replicated_graphs"] and local == 1:
+        raise InputError("IPU option enable_replicated_graphs", "is on with one replica a process",
+                         "switch it off")
+    if total % local or total == local:
+        raise InputError("IPU option global_replication_factor", f"{total} replicas are no multiple "
+                         f"of the {local} of a process", "write processes x "
+                         "replicated_graph_count")
+    if offset % local or offset >= total:
+        raise InputError("IPU option global_replica_offset", f"{offset} is not the first of a "
+                         f"process's {local} replicas among {total}", "write rank x "
+                         "replicated_graph_count")
+    location = options["location_optimizer"]
+    if location.get("use_replicated_tensor_sharding") and options["is_training"] and (
+            location.get("sharding_domain_with_consecutive") != local):
+        raise InputError("IPU option location_optimizer", "shares the optimizer's state out among "
+                         "the replicas of all processes, of which each could fetch its own alone",
+                         f"write sharding_domain_with_consecutive: {local}")
 
 
 def _check_indices(operators, options):
