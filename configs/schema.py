@@ -228,6 +228,10 @@ class RunConfig:
     embedding_serialization_factor: int = option(
         1, "IPU: pieces in which the product with the word embedding is computed; divides "
            "model.vocab_size.")
+    tied_gather: bool = option(
+        False, "IPU: keep one layout of the word embedding and one accumulator of its gradient for "
+               "its look-up and its product with the heads, by PopART's patterns TiedGather and "
+               "TiedGatherAccumulate; for heads that predict tokens.")
     prefetch_depth: int = option(1, "IPU: micro batches that the host sends ahead.")
     outline_threshold: float = option(
         1.0, "IPU: how much code must repeat to be compiled once; larger is faster code and more "
@@ -236,7 +240,8 @@ class RunConfig:
         None, "IPU: folder that keeps compiled programs; null compiles at every start.")
     ipu_operators: Optional[str] = option(
         None, "IPU: library that python -m engines.ipu.custom_ops compiled, by which recompute "
-              "starts anew at every layer instead of every stage; null does without.")
+              "starts anew at every layer instead of every stage, and no gradient of masks is "
+              "built; null does without.")
     adam_decays_all: bool = option(
         False, "IPU: let adamw decay biases and layer norms too where the recipe spares them, "
                "which IPUs cannot; the one key by which their numbers differ from others'.")

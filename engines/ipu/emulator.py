@@ -16,6 +16,7 @@ from engines.ipu.instances import open_instances
 from engines.ipu.lowering import lower
 from engines.ipu.option_rules import check_option
 from engines.ipu.options import DEFAULTS
+from engines.ipu.patterns import KNOWN
 from engines.ipu.pipeline import cut, run_pipeline, to_numpy
 from engines.ipu.rounding import Rounding, keep
 from engines.ipu.weights import weights
@@ -53,6 +54,11 @@ class EmulatedStrategy:
 
     def get_option(self, name):
         return self.options[name]
+
+    def enable_pattern(self, name):
+        """Changes layouts on IPUs, and no number."""
+        if name not in KNOWN:
+            raise InputError("IPU pattern", f"'{name}' is unknown", f"known are {', '.join(KNOWN)}")
 
     def add_custom_op(self, paddle_op, popart_op=None, domain="custom.ops", version=1):
         self.custom_op_names.append(paddle_op)

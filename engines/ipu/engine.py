@@ -17,6 +17,7 @@ from engines.ipu.drawing import draw_stages
 from engines.ipu.half import HALF, core, is_forward
 from engines.ipu.instances import Instances, open_instances
 from engines.ipu.listing import listing
+from engines.ipu.patterns import check_patterns, patterns_of
 from engines.ipu.options import (DEFAULTS, apply_options, inference_options, training_options)
 from engines.ipu.program import LABELS, BuiltProgram, build_program, legacy_static_mode
 from engines.local import measure_peak_flops
@@ -188,6 +189,7 @@ class IpuEngine(Engine):
                    else inference_options(self.config, self.placement, batches, self.instances))
         check_program(built.main, {**DEFAULTS, **options}, list(built.feeds),
                       list(built.fetches.values()))
+        check_patterns(built.main, options, patterns_of(self.config.run, bool(train)))
         return built, options
 
     def _run_call(self, learning_rate):
@@ -248,6 +250,8 @@ class IpuEngine(Engine):
             self._put_moments(built)
             strategy = backend.strategy()
             apply_options(strategy, options)
+            for name in patterns_of(self.config.run, kind == "training"):
+                strategy.enable_pattern(name)
             compiled = backend.compiled_program(built.main, scope=self.scope,
                                                 ipu_strategy=strategy)
             program = compiled.compile(list(built.feeds), list(built.fetches.values()))

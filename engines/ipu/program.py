@@ -50,8 +50,8 @@ def build_program(network, example, placement, run, train=None):
     with legacy_static_mode(), unique_name.guard(), static.program_guard(main, startup), \
             _variables_for(network):
         inputs, labels = _feeds(example.inputs), _feeds(example.labels, LABELS)
-        checkpoints = _checkpoints(placement) if train and run.ipu_operators else ()
-        results = _append_network(network, inputs, labels, placement, checkpoints)
+        has_operators = bool(train and run.ipu_operators)
+        results = _append_network(network, inputs, labels, placement, has_operators)
         tune(main.global_block(), placement, run, train)
         learning_rate = append_update(results["loss"], train) if train else None
         if run.precision == "fp16":
@@ -109,14 +109,17 @@ def _feeds(arrays, prefix=""):
             for name, array in arrays.items()}
 
 
-def _append_network(network, inputs, labels, placement, checkpoints):
+def _append_network(network, inputs, labels, placement, has_operators):
     stream, block = inputs, static.default_main_program().global_block()
+    checkpoints = _checkpoints(placement) if has_operators else ()
     for part in network.parts():
         start, stage = len(block.ops), placement.stage_of(part.name)
         with _shard_guard(placement, stage):
             stream = part.run(stream)
+            if part.name == "embeddings" and has_operators:
+                stream = {**stream, "membership": _append("detach", stream["membership"])}
             if part.name in checkpoints:
-                stream = {**stream, "hidden": _mark_checkpoint(stream["hidden"])}
+                stream = {**stream, "hidden": _append("checkpointoutput", stream["hidden"])}
             if part.name == "heads" and labels:
                 stream = network.heads.loss(stream, labels)
         for operator in block.ops[start:]:
@@ -130,10 +133,12 @@ def _checkpoints(placement):
             if part.endswith("feed_forward")}
 
 
-def _mark_checkpoint(hidden):
-    helper = LayerHelper("checkpointoutput")
-    output = helper.create_variable_for_type_inference(hidden.dtype)
-    helper.append_op(type="checkpointoutput", inputs={"X": [hidden]}, outputs={"Out": [output]})
+def _append(kind, variable):
+    """An operator of our own library, which changes no number."""
+    helper = LayerHelper(kind)
+    output = helper.create_variable_for_type_inference(variable.dtype)
+    helper.append_op(type=kind, inputs={"X": [variable]}, outputs={"Out": [output]})
+    output.stop_gradient = variable.stop_gradient
     return output
 
 

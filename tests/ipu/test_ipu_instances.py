@@ -195,3 +195,31 @@ def test_a_batch_of_inputs_alone_is_shared_too():
     engine.instances = Instances(1, 2)
     batch = Batch(**make_batch(ROWS, 0).inputs, labels={})
     assert len(engine._own(batch)) == ROWS // 2
+
+
+@pytest.mark.parametrize("kind", ["training", "prediction"])
+def test_tied_gather_is_switched_on_where_it_matches(kind):
+    from engines.ipu.patterns import patterns_of
+
+    config = configure(*SHORT_POD, "run.tied_gather=true", "run.embedding_serialization_factor=5")
+    names = patterns_of(config.run, kind == "training")
+    assert names == ("TiedGather", "TiedGatherAccumulate")[:1 + (kind == "training")]
+    switched = []
+    pod = open_engine(config)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("engines.ipu.emulator.EmulatedStrategy.enable_pattern",
+                      lambda strategy, name: switched.append(name))
+        train(pod, 1, 1) if kind == "training" else pod.predict(make_batch(8, 0))
+    assert tuple(switched) == names
+
+
+def test_tied_gather_is_refused_where_gradients_would_be_lost():
+    one_ipu = ["run.device=ipu_model", "run.replicas=1", f"run.micro_batch_size={ROWS}",
+               "run.tied_gather=true"]
+    with pytest.raises(InputError, match="run.tied_gather: true, but gradients are not accumul"):
+        train(open_engine(configure(*SHORT, *one_ipu)), 1, 1)
+    with pytest.raises(InputError, match="no product uses the word embedding"):
+        config = load("squad/bert_base_pod16", "run.tied_gather=true", task="squad").with_steps(9)
+        engine = IpuEngine(config, is_dry=True)
+        engine.build(build_for_recipe(config), lambda network: None)
+        engine._build("training", example(config))
