@@ -62,6 +62,9 @@ def prepare(threads=None, on_ipus=False, shares_cores=False):
         # Milliseconds that a thread of OpenMP spins while it waits for work; by default 200, in
         # which others cannot have its core. The next operator is there sooner.
         os.environ.setdefault("KMP_BLOCKTIME", "1")
+        # Gigabytes of tensors that are freed together, for another thread frees them: to wake it
+        # for each takes about as long as a short text's operators.
+        os.environ.setdefault("FLAGS_eager_delete_tensor_gb", "0.016")
     path = _choose_mkl_path()
     # With views, Paddle copies each transposed tensor by a kernel several times slower than
     # its transpose; attention takes twice as long.
