@@ -165,7 +165,10 @@ class IpuEngine(Engine):
         return [f"engine: {kind}, {run.precision}", *placements.describe(config, self.placement),
                 f"batch: global {config.train.global_batch_size} = micro {run.micro_batch_size} x "
                 f"accumulation {config.accumulation_steps} x replicas {run.replicas}; "
-                f"{run.batches_per_step} updates a call"]
+                f"{run.batches_per_step} updates a call"
+                + (f"; {self.instances.count} processes, each with "
+                   f"{self.instances.replicas(run)} of the replicas"
+                   if self.instances.count > 1 else "")]
 
     def check(self, batch, output):
         """Hold the training Program and its options against the contract, and write them as

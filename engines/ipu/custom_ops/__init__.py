@@ -1,7 +1,8 @@
 """Operators of our own for IPUs, in C++: optional, since plain ones compute the same.
 
 ``python -m engines.ipu.custom_ops FOLDER`` compiles them into FOLDER for the Paddle that runs
-it; ``run.ipu_operators`` then names the library.
+it; ``run.ipu_operators`` then names the library. Tying the look-up of the word embedding takes
+none: PopART has the patterns (``engines/ipu/patterns.py``).
 """
 
 from pathlib import Path
