@@ -83,7 +83,7 @@ def test_the_ipu_page_tells_every_key_option_and_message(name):
     messages = [line[0].strip("`") for line in rows]
     own = messages[messages.index("ipu asked for, but the installed Paddle was built without IPUs"):
                    messages.index("is no option of the backend") + 1]
-    assert len(own) == 17
+    assert len(own) == 19
     for message in own:
         assert message in source, message
 
