@@ -96,7 +96,6 @@ def work(job):
     random = np.random.default_rng(0)
     peer.embed_ids(random.integers(1000, 2000, (1, 8), np.int32))
     figures = {"start_seconds": time.time() - job["started"], "grid": {}}
-    figures["mix"] = _time_mix(peer, job)
     for length in job["lengths"]:
         for batch in job["batches"]:
             ids = random.integers(1000, 2000, (batch, length), np.int32)
@@ -104,6 +103,8 @@ def work(job):
                                                               job["seconds"])
             figures["peak_megabytes"] = _peak_memory() / 1e6
             print(json.dumps(figures), flush=True)
+    figures["mix"] = _time_mix(peer, job)
+    print(json.dumps(figures), flush=True)
     return figures
 
 
@@ -212,7 +213,7 @@ def draw(result, path):
         for number, (peer, figures) in enumerate(peers.items()):
             rates = [figures["grid"].get(cell, {}).get("sequences_per_second", np.nan)
                      for cell in cells]
-            rates.append(figures["mix"]["texts_per_second"])
+            rates.append(figures.get("mix", {}).get("texts_per_second", np.nan))
             places = np.arange(len(rates)) + (number - len(peers) / 2) * 0.8 / len(peers)
             axis.bar(places, rates, 0.8 / len(peers), align="edge", label=peer)
         axis.set_xticks(range(len(cells) + 1), [*cells, "mix"])
