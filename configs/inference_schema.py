@@ -20,10 +20,6 @@ class InferenceConfig:
         "cpu", "What computes: cpu, gpu, ipu, or ipu_model (IPUs emulated on the CPU). IPUs need a "
                "folder that export_model.py --inference made.")
     threads: Optional[int] = option(None, "CPU threads; null takes every core it may use.")
-    lanes: Optional[int] = option(
-        None, "CPU without oneDNN: batches that are computed at once, on a core and with a copy of "
-              "the weights each; null is one for each of up to 4 threads, else 1. One text is "
-              "computed by all threads.")
     onednn: Optional[bool] = option(
         None, "CPU: compute by oneDNN; null does where the processor has AVX-512, below which "
               "Paddle's own operators are faster on short batches.")
@@ -49,7 +45,7 @@ class InferenceConfig:
 
     def check(self):
         """Raise InputError where values contradict one another."""
-        check_positive(self, _SECTION, "threads", "lanes", "batch_tokens", "most_rows",
+        check_positive(self, _SECTION, "threads", "batch_tokens", "most_rows",
                        "fixed_rows", "fixed_length", "fixed_masks", "gpu_memory", "ipus",
                        "ipu_replicas", "ipu_batches_per_step",
                        "ipu_available_memory_proportion")

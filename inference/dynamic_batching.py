@@ -1,15 +1,10 @@
-"""Requests of many clients, answered together."""
+"""Requests of many clients, answered together by the one thread that computes."""
 
 import threading
-import time
 from collections import deque
 from concurrent.futures import Future
 from typing import NamedTuple
 
-
-GAP, LONGEST_WAIT = 0.003, 0.02
-"""Seconds: while others compute, a thread waits for requests that follow each other by the first
-at most, up to the second in all. It is less than what a batch costs by itself"""
 
 
 class QueueFull(Exception):
@@ -22,14 +17,12 @@ class _Waiting(NamedTuple):
 
 
 class DynamicBatcher:
-    """What waits while a batch is computed becomes the next one; on an idle server nothing waits
-    for company."""
+    """What waits while a batch is computed becomes the next one: nothing waits for company."""
 
     def __init__(self, predictor, most_waiting, most_together=64, on_batch=None):
         """
         Args:
-            predictor: a ``Predictor``; its ``compute`` is called by one thread for each of its
-                lanes, so that each core has work while the answers of another are sent.
+            predictor: a ``Predictor``; its ``compute`` is called by this thread alone.
             most_waiting: pieces that may wait.
             most_together: pieces that are computed before others get their turn.
             on_batch: called with the number of pieces computed together.
@@ -40,11 +33,8 @@ class DynamicBatcher:
         self.waiting = 0
         """Pieces in the queue"""
         self._queue, self._changed, self._is_open = deque(), threading.Condition(), True
-        self._gathering, self._computing = threading.Lock(), 0
-        self._threads = [threading.Thread(target=self._work, name="batcher", daemon=True)
-                         for _ in range(predictor.lanes.count if predictor.lanes else 1)]
-        for thread in self._threads:
-            thread.start()
+        self._thread = threading.Thread(target=self._work, name="predictor", daemon=True)
+        self._thread.start()
 
     def submit(self, readings):
         """Queue the readings of a request.
@@ -71,49 +61,32 @@ class DynamicBatcher:
 
     def is_alive(self):
         """Whether something still computes."""
-        return self._is_open and all(thread.is_alive() for thread in self._threads)
+        return self._is_open and self._thread.is_alive()
 
     def close(self):
-        """Answer what waits, then end the threads."""
+        """Answer what waits, then end the thread."""
         with self._changed:
             self._is_open = False
-            self._changed.notify_all()
-        for thread in self._threads:
-            thread.join()
+            self._changed.notify()
+        self._thread.join()
 
     def _work(self):
         while True:
-            with self._gathering, self._changed:
+            with self._changed:
                 self._changed.wait_for(lambda: self._queue or not self._is_open)
-                if self._computing:
-                    self._wait_for_more()
                 if not self._queue:
                     return
-                taken, count = self._take()
-                self._computing += count
+                taken = self._take()
             self._answer([one for one in taken if one.future.set_running_or_notify_cancel()])
-            with self._changed:
-                self._computing -= count
-
-    def _wait_for_more(self):
-        end = time.monotonic() + LONGEST_WAIT
-        while self._is_open and self.waiting < self._share() and time.monotonic() < end:
-            if not self._changed.wait(GAP):
-                return
-
-    def _share(self):
-        """Pieces for a thread, so that all have about as many."""
-        return min(self.most_together,
-                   -(-(self.waiting + self._computing) // len(self._threads)))
 
     def _take(self):
-        """Requests from the front of the queue that are computed together, and their pieces."""
-        taken, count, share = [], 0, self._share()
-        while self._queue and (not taken or count + _size(self._queue[0]) <= share):
+        """Requests from the front of the queue, as many as are computed together."""
+        taken, count = [], 0
+        while self._queue and (not taken or count + _size(self._queue[0]) <= self.most_together):
             count += _size(self._queue[0])
             taken.append(self._queue.popleft())
         self.waiting -= count
-        return taken, count
+        return taken
 
     def _answer(self, taken):
         try:

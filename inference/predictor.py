@@ -1,7 +1,6 @@
 """Text in, answers out: batches of like length, computed as fast as the machine can."""
 
 import dataclasses
-import threading
 import time
 from collections import deque
 
@@ -18,19 +17,17 @@ _WARM_UP_LENGTHS = (8, 32, 128)
 
 
 class Predictor:
-    """A model that answers records; for several threads at once where there are lanes."""
+    """A model that answers records. Not for several threads at once."""
 
-    def __init__(self, task, runner, settings, shape=None, lanes=None):
+    def __init__(self, task, runner, settings, shape=None):
         """
         Args:
             task: a ``Task``.
             runner: with ``run(arrays)`` and ``rounded_to``, as ``inference.runners``.
             settings: ``InferenceConfig``.
             shape: ``Shape`` of the model, if it has but one.
-            lanes: ``Lanes`` of the runner, where batches are computed on a core each.
         """
         self.task, self.runner, self.settings, self.shape = task, runner, settings, shape
-        self.lanes, self._lock, self._computing = lanes, threading.Lock(), 0
         self.seconds = deque(maxlen=_KEPT_LATENCIES)
         """Of the latest batches"""
         self.tokens = self.slots = 0
@@ -68,31 +65,11 @@ class Predictor:
 
     def compute(self, pieces):
         """The outputs of each piece, in order: dicts of arrays."""
-        with self._lock:
-            is_alone = not self._computing
-            self._computing += 1
-        try:
-            return self._compute(pieces, is_alone)
-        finally:
-            with self._lock:
-                self._computing -= 1
-
-    def _compute(self, pieces, is_alone):
-        batches = self._batches([len(piece.tokens) for piece in pieces], is_alone)
-        work = [([pieces[number] for number in numbers], slots) for numbers, slots in batches]
-        if self.lanes and not (is_alone and self.lanes.are_slower(
-                [len(rows) * slots for rows, slots in work])):
-            computed = self.lanes.map(self._compute_batch, work)
-        else:
-            computed = [self._compute_batch(self.runner, *batch) for batch in work]
-        with self._lock:
-            self.tokens += sum(len(piece.tokens) for piece in pieces)
-            self.slots += sum((self.settings.fixed_rows or len(rows)) * slots
-                              for rows, slots in work)
         outputs = [None] * len(pieces)
-        for (numbers, _), found in zip(batches, computed):
-            for number, one in zip(numbers, found):
-                outputs[number] = one
+        for numbers, slots in self._batches([len(piece.tokens) for piece in pieces]):
+            batch = [pieces[number] for number in numbers]
+            for number, found in zip(numbers, self._compute_batch(batch, slots)):
+                outputs[number] = found
         return outputs
 
     def warm_up(self):
@@ -116,21 +93,22 @@ class Predictor:
         """Share of the computed slots that were padding."""
         return 1 - self.tokens / max(self.slots, 1)
 
-    def _batches(self, lengths, is_alone):
+    def _batches(self, lengths):
         settings = self.settings
         if settings.fixed_rows:
             return batches_by_length(lengths, settings.fixed_rows * settings.fixed_length,
                                      settings.fixed_rows, rounded_to=settings.fixed_length)
-        share = -(-sum(lengths) // (self.lanes.count if self.lanes and is_alone else 1))
-        return batches_by_length(lengths, min(settings.batch_tokens, share), settings.most_rows,
+        return batches_by_length(lengths, settings.batch_tokens, settings.most_rows,
                                  self.task.max_tokens, self.runner.rounded_to)
 
-    def _compute_batch(self, runner, pieces, slots):
+    def _compute_batch(self, pieces, slots):
         arrays = make_arrays(pieces, slots, self.task.tokenizer.pad, self.settings.fixed_rows,
                              self.shape)
         start = time.perf_counter()
-        outputs = runner.run(arrays)
+        outputs = self.runner.run(arrays)
         self.seconds.append(time.perf_counter() - start)
+        self.tokens += sum(len(piece.tokens) for piece in pieces)
+        self.slots += arrays["input_ids"].size
         return split_outputs(outputs, pieces, self.shape)
 
 
@@ -156,7 +134,7 @@ def open_predictor(model, task=None, settings=None, options=None):
     reader.settings = {**exported.settings, **options}
     settings = _with_shape(settings, exported.shape)
     runner = _open_runner(model, exported, settings)
-    return Predictor(reader, runner, settings, exported.shape, _open_lanes(runner, settings))
+    return Predictor(reader, runner, settings, exported.shape)
 
 
 def _with_shape(settings, shape):
@@ -183,15 +161,6 @@ def _open_runner(model, exported, settings):
     from inference.runners import PaddleRunner
 
     return PaddleRunner(model, exported.outputs, settings, exported.shape)
-
-
-def _open_lanes(runner, settings):
-    from inference.lanes import Lanes
-    from inference.runners import lanes_of
-
-    if settings.fixed_rows or lanes_of(settings) == 1:
-        return None
-    return Lanes(runner, lanes_of(settings))
 
 
 def _open_checkpoint(model, task, settings, options):

@@ -1,8 +1,6 @@
 """What computes an exported model: arrays in, arrays out."""
 
-import copy
 import os
-import threading
 from pathlib import Path
 
 from configs.errors import InputError
@@ -14,12 +12,11 @@ from inference.exported import ONNX_FILE, PADDLE_FILES, PROGRAM_FILES
 BF16_FLAGS = ("avx512_bf16", "amx_bf16")
 # Shapes that oneDNN keeps its kernels of; without a limit, memory grows with each new one.
 _ONEDNN_SHAPES = 32
-MOST_LANES = 4
-"""That are opened unasked, for each holds the weights anew"""
 
 
 class PaddleRunner:
-    """Paddle Inference. Of several threads one computes, the others wait; see ``copy``."""
+    """Paddle Inference, which lets no other thread of Python run while it computes. Not for several
+    threads at once."""
 
     def __init__(self, folder, outputs, settings=None, shape=None):
         """
@@ -53,20 +50,11 @@ class PaddleRunner:
         self._settings, self._shape = settings, shape
         # What compiles kernels for each shape gets fewer of them.
         self.rounded_to = 1 if settings.device == "cpu" and not config.mkldnn_enabled() else 8
-        self._open(predictor, outputs)
-
-    def _open(self, predictor, outputs):
-        self._predictor, self._lock = predictor, threading.Lock()
+        self._predictor = predictor
         self._inputs = {name: predictor.get_input_handle(name)
                         for name in predictor.get_input_names()}
         self._outputs = dict(zip(outputs, map(predictor.get_output_handle,
                                               predictor.get_output_names())))
-
-    def copy(self):
-        """Another with weights of its own, for another thread."""
-        copied = copy.copy(self)
-        copied._open(self._predictor.clone(), list(self._outputs))
-        return copied
 
     def run(self, arrays):
         """Takes a dict of arrays, returns the outputs by name."""
@@ -78,11 +66,10 @@ class PaddleRunner:
         return run_in_parts(self._run, arrays, self._shape) if self._shape else self._run(arrays)
 
     def _run(self, arrays):
-        with self._lock:
-            for name, handle in self._inputs.items():
-                handle.copy_from_cpu(arrays[name])
-            self._predictor.run()
-            return {name: handle.copy_to_cpu() for name, handle in self._outputs.items()}
+        for name, handle in self._inputs.items():
+            handle.copy_from_cpu(arrays[name])
+        self._predictor.run()
+        return {name: handle.copy_to_cpu() for name, handle in self._outputs.items()}
 
     def close(self):
         """Give the memory back."""
@@ -123,25 +110,6 @@ RUNNERS = {"paddle": PaddleRunner, "onnx": OnnxRunner}
 def threads_of(settings):
     """CPU threads: what the settings say, or every core that the process may run on."""
     return settings.threads or len(os.sched_getaffinity(0))
-
-
-def lanes_of(settings):
-    """Batches that are computed at once.
-
-    oneDNN parts its work by the threads there are when it makes a kernel, and computes another
-    result where a lane has but one of them.
-
-    Raises:
-        InputError: several are asked for where there can be but one.
-    """
-    if settings.device != "cpu" or uses_onednn(settings, processor()[1]):
-        if (settings.lanes or 1) > 1:
-            raise InputError("inference.lanes", f"{settings.lanes}, but only Paddle's own "
-                             "operators on a CPU compute several batches at once",
-                             "write 1, or device: cpu and onednn: false")
-        return 1
-    threads = threads_of(settings)
-    return settings.lanes or (threads if threads <= MOST_LANES else 1)
 
 
 def _configure_cpu(config, settings):

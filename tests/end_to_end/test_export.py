@@ -89,6 +89,7 @@ def test_what_the_answers_hold(exported):
 def test_words_are_labelled_as_the_checkpoint_labels_them(exported, capsys):
     """In parts where they are more than a row holds, at the first piece of each word."""
     checkpoint, folder, _ = exported("label_words")
+    capsys.readouterr()  # what the export told
     text = LONG * 2 + " by 河"
     predict.main(["classify", "--model", folder, "--text", text])
     answer = json.loads(capsys.readouterr().out)
@@ -101,6 +102,7 @@ def test_words_are_labelled_as_the_checkpoint_labels_them(exported, capsys):
 
 def test_vectors_of_tokens(exported, capsys):
     checkpoint, folder, _ = exported("encode")
+    capsys.readouterr()  # what the export told
     predict.main(["encode", "--model", folder, "--text", "a b", "--pair", "c"])
     answer = json.loads(capsys.readouterr().out)
     assert answer["tokens"] == ["[CLS]", "a", "b", "[SEP]", "c", "[SEP]"]
@@ -128,23 +130,6 @@ def test_onednn_tells_the_same(exported):
     plain, onednn = (open_predictor(folder, settings=InferenceConfig(onednn=onednn))
                      .answers(records) for onednn in (False, True))
     assert close(plain, onednn)
-
-
-def test_lanes_tell_the_same_by_one_thread_each(exported):
-    import ctypes
-
-    import paddle
-
-    from configs.inference_schema import InferenceConfig
-
-    folder, records = exported("embed")[1], [{"text": "word " * count} for count in range(40)]
-    alone, shared = (open_predictor(folder, settings=InferenceConfig(lanes=lanes, onednn=False))
-                     for lanes in (1, 2))
-    assert alone.lanes is None and shared.lanes.count == 2
-    assert close(shared.answers(records), alone.answers(records))
-    openmp = ctypes.CDLL(f"{paddle.__path__[0]}/libs/libiomp5.so")
-    levels = shared.lanes.map(lambda runner, _: openmp.omp_get_max_active_levels(), [(0,)] * 9)
-    assert set(levels) == {0} and openmp.omp_get_max_active_levels() > 0
 
 
 def test_fixed_shapes_tell_the_same_and_refuse_what_is_longer(exported):
