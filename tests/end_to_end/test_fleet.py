@@ -28,12 +28,14 @@ SIZES = ["model.hidden_size=32", "model.num_hidden_layers=4", "model.num_attenti
          "run.micro_batch_size=2", "run.peak_flops=1.0e+11"]
 DROPOUT = ["model.hidden_dropout_prob=0.1", "model.attention_probs_dropout_prob=0.1"]
 BOTH = SPLITS["pipeline 2 x replicas 2"].overrides
+# Splits over several processes.
+SEVERAL = [name for name in SPLITS if name != "one process"]
 # name: (processes, split, what else); each is compared with one process or with another name.
 DROPPED = {
     "one dropped": (1, "one process", DROPOUT),
     "stages dropped": (2, "pipeline 2", [*DROPOUT, "run.recompute=true"]),
-    "both dropped": (4, "pipeline 2 x replicas 2", DROPOUT),
-    "both dropped again": (4, "pipeline 2 x replicas 2", DROPOUT),
+    **{f"{split} dropped{again}": (SPLITS[split].processes, split, DROPOUT)
+       for split in SEVERAL for again in ("", " again")},
     "sharded": (4, "pipeline 2 x replicas 2", [*DROPOUT, "run.shard_optimizer=true",
                                                "train.optimizer=lamb"]),
     "one lamb": (1, "one process", [*DROPOUT, "train.optimizer=lamb"]),
@@ -74,7 +76,7 @@ def runs(tmp_path_factory):
 
 
 @pytest.mark.parametrize("model", RECIPES)
-@pytest.mark.parametrize("split", [name for name in SPLITS if name != "one process"])
+@pytest.mark.parametrize("split", SEVERAL)
 def test_a_split_has_the_numbers_of_one_process(runs, model, split):
     found = differences(runs / model / "one process", runs / model / split)
     assert found["largest_relative_loss_difference"] < GOAL
@@ -85,7 +87,8 @@ def test_a_split_has_the_numbers_of_one_process(runs, model, split):
 
 
 @pytest.mark.parametrize("name, of", [("stages dropped", "one dropped"),
-                                      ("both dropped", "one dropped"), ("sharded", "one lamb"),
+                                      *((f"{split} dropped", "one dropped") for split in SEVERAL),
+                                      ("sharded", "one lamb"),
                                       ("resumed", "one dropped")])
 def test_dropout_is_the_same_in_every_split(runs, name, of):
     """Recomputation, sharded optimizer state and a resume in another split included."""
@@ -96,10 +99,11 @@ def test_dropout_is_the_same_in_every_split(runs, name, of):
     assert plain["largest_relative_loss_difference"] > 100 * GOAL
 
 
-def test_a_split_run_repeats_itself_in_every_bit(runs):
+@pytest.mark.parametrize("split", SEVERAL)
+def test_a_split_run_repeats_itself_in_every_bit(runs, split):
     for file in ("model.safetensors", "optimizer.safetensors"):
-        one, two = (load_file(runs / "bert" / name / "checkpoints" / "step_00000003" / file)
-                    for name in ("both dropped", "both dropped again"))
+        one, two = (load_file(runs / "bert" / f"{split} dropped{again}" / "checkpoints"
+                              / "step_00000003" / file) for again in ("", " again"))
         assert one.keys() == two.keys()
         assert all(np.array_equal(one[name], two[name]) for name in one)
 
@@ -119,7 +123,7 @@ def test_the_state_of_a_sharded_optimizer_is_that_of_one_process(runs):
 
 def test_a_run_in_four_processes_goes_on_in_one(runs):
     folder = runs / "bert" / "back"
-    shutil.copytree(runs / "bert" / "both dropped", folder)
+    shutil.copytree(runs / "bert" / "pipeline 2 x replicas 2 dropped", folder)
     shutil.rmtree(folder / "checkpoints" / "step_00000003")
     run_pretrain.main([*arguments(runs, "bert", "back", "one process", DROPOUT), "--resume"])
     found = differences(runs / "bert" / "one dropped", folder)
