@@ -4,25 +4,11 @@
 // checked and emulated. It has been compiled and run on a CPU build of Paddle alone, as the
 // other operator of this library; nothing here includes PopART.
 
-#include "paddle/extension.h"
-
-namespace {
-
-std::vector<std::vector<int64_t>> InferShape(std::vector<int64_t> shape) {
-  return {shape};
-}
-
-std::vector<paddle::DataType> InferType(paddle::DataType type) { return {type}; }
-
-std::vector<paddle::Tensor> Copy(const paddle::Tensor& x) {
-  return {x.copy_to(x.place(), /*blocking=*/true)};
-}
-
-}  // namespace
+#include "unchanged.h"
 
 PD_BUILD_OP(detach)
     .Inputs({"X"})
     .Outputs({"Out"})
-    .SetInferShapeFn(PD_INFER_SHAPE(InferShape))
-    .SetInferDtypeFn(PD_INFER_DTYPE(InferType))
-    .SetKernelFn(PD_KERNEL(Copy));
+    .SetInferShapeFn(PD_INFER_SHAPE(unchanged::InferShape))
+    .SetInferDtypeFn(PD_INFER_DTYPE(unchanged::InferType))
+    .SetKernelFn(PD_KERNEL(unchanged::Copy));
