@@ -9,7 +9,7 @@ import argparse
 import json
 import os
 import sys
-from contextlib import redirect_stdout
+from contextlib import closing, redirect_stdout
 
 from configs.command_line import Parser, run
 from configs.errors import InputError
@@ -32,7 +32,7 @@ def main(argv=None):
     arguments = _parser().parse_args(argv)
     settings = load_inference(arguments.config, arguments.overrides)
     with redirect_stdout(sys.stderr):  # standard output is for answers alone
-        startup.prepare(settings.threads, settings.on_ipus, shares_cores=True)
+        startup.prepare(settings.threads, settings.on_ipus)
     if arguments.dry_run:
         return check(arguments, settings)
     return arguments.command(arguments, settings)
@@ -58,17 +58,30 @@ def check(arguments, settings):
 
 def ask(arguments, settings):
     """Answer --text, --input or standard input."""
+    record = _record(arguments)
+    with closing(_open_predictor(arguments, settings, many=record is None)) as predictor:
+        if record is None:
+            return _answer_stream(predictor, arguments)
+        return _answer_one(predictor, arguments, record)
+
+
+def _open_predictor(arguments, settings, many):
+    from inference.exported import is_exported
     from inference.predictor import open_predictor
+    from inference.processes import settings_for_many
 
     options = {"count": arguments.count} if arguments.name == "fill-mask" else {}
     if arguments.name == "answer":
         options["may_have_no_answer"] = arguments.may_have_no_answer
+    if many and is_exported(arguments.model):
+        settings = settings_for_many(settings)
     with redirect_stdout(sys.stderr):
-        predictor = open_predictor(arguments.model, arguments.name.replace("-", "_"), settings,
-                                   options)
-    record = _record(arguments)
-    if record is None:
-        return _answer_stream(predictor, arguments)
+        return open_predictor(arguments.model, arguments.name.replace("-", "_"), settings, options)
+
+
+def _answer_one(predictor, arguments, record):
+    from inference.stream import to_json
+
     refusal = predictor.read(record)
     if isinstance(refusal, InputError):
         raise InputError(f"--{refusal.place}", refusal.problem, refusal.mend)
@@ -76,7 +89,7 @@ def ask(arguments, settings):
     if arguments.name in _PRINTERS and not arguments.json:
         _PRINTERS[arguments.name](record, answer)
     else:
-        print(json.dumps(answer, ensure_ascii=False))
+        print(to_json(answer))
     return answer
 
 
@@ -84,9 +97,18 @@ def classify(arguments, settings):
     """Label --text or the lines of a stream; with a checkpoint, the rows of a table too."""
     from inference.exported import is_exported
 
-    if is_exported(arguments.model) or not (arguments.input or arguments.text is not None):
-        return ask(arguments, settings)
-    return classify_table(arguments)
+    record, is_checkpoint = _record(arguments), not is_exported(arguments.model)
+    is_table = is_checkpoint and arguments.input
+    given = [name for name in (*_TABLE_OPTIONS, "output") if getattr(arguments, name)]
+    if given and not is_table:
+        raise InputError(f"--{given[0].replace('_', '-')}", "is for the table that a checkpoint "
+                         "reads from --input", "leave it out")
+    if is_table and arguments.jsonl:
+        raise InputError("--jsonl", "is for lines, but a checkpoint reads a table",
+                         "write --format jsonl")
+    if is_table or is_checkpoint and record:
+        return classify_table(arguments)
+    return ask(arguments, settings)
 
 
 def classify_table(arguments):
@@ -100,10 +122,11 @@ def classify_table(arguments):
         answer = classifier.classify_text(arguments.text, arguments.pair)
         print(json.dumps(answer, ensure_ascii=False))
         return answer
-    answers = classifier.classify_file(
-        arguments.input, text_column=arguments.text_column, pair_column=arguments.pair_column,
-        columns=arguments.columns.split(",") if arguments.columns else [],
-        format=arguments.format, quoting=arguments.quoting)
+    options = {name: getattr(arguments, name) for name in _TABLE_OPTIONS
+               if getattr(arguments, name)}
+    if "columns" in options:
+        options["columns"] = options["columns"].split(",")
+    answers = classifier.classify_file(arguments.input, **options)
     lines = "".join(json.dumps(answer, ensure_ascii=False) + "\n" for answer in answers)
     if arguments.output:
         write_whole(arguments.output, lines)
@@ -127,9 +150,11 @@ def _record(arguments):
         raise InputError("--input", "--text is given too", "give one of them")
     if arguments.name == "answer":
         return _question(arguments)
-    if arguments.text is None:
-        return None
     pair = getattr(arguments, "pair", None)
+    if arguments.text is None:
+        if pair is not None:
+            raise InputError("--pair", "is the second text, but --text is missing", "give both")
+        return None
     return {"text": arguments.text, **({"pair": pair} if pair is not None else {})}
 
 
@@ -207,6 +232,7 @@ def _print_answer(record, answer):
     print(f"  {answer['score']:8.4f}  {answer['answer']}")
 
 
+_TABLE_OPTIONS = ("text_column", "pair_column", "columns", "format", "quoting")
 _PRINTERS = {"fill-mask": _print_words, "answer": _print_answer}
 
 
@@ -258,13 +284,13 @@ def _add_classify(command):
     command.set_defaults(command=classify)
     command.add_argument("--pair", metavar="TEXT", help="second text of a pair")
     tables = command.add_argument_group("a checkpoint reads --input as a table")
-    tables.add_argument("--text-column", default="text", help="of --input (default text)")
+    tables.add_argument("--text-column", help="of --input (default text)")
     tables.add_argument("--pair-column", help="of --input, for pairs")
     tables.add_argument("--columns", metavar="NAME,NAME",
                         help="of an --input without a line of names")
-    tables.add_argument("--format", default="auto", help="of --input, as data.format",
+    tables.add_argument("--format", help="of --input, as data.format (default auto)",
                         choices=["auto", "tsv", "csv", "jsonl", "spaces", "conll"])
-    tables.add_argument("--quoting", default="auto", help="of --input, as data.quoting",
+    tables.add_argument("--quoting", help="of --input, as data.quoting (default auto)",
                         choices=["auto", "quoted", "plain"])
     tables.add_argument("--output", metavar="FILE", help="JSON lines instead of printing them")
 
@@ -280,10 +306,11 @@ _ADD_OPTIONS = {"fill-mask": _add_fill_mask, "answer": _add_answer, "classify": 
 def _add_serve(commands):
     command = _add_command(commands, "serve", "answer over HTTP, from an exported folder", serve)
     command.add_argument("--host", default="127.0.0.1", help="address (default 127.0.0.1)")
-    command.add_argument("--port", type=int, default=8000, help="0 takes a free one")
+    command.add_argument("--port", type=_port, default=8000, help="0 takes a free one")
     command.add_argument("--queue", type=_positive, default=512,
                          help="records that may wait; above, 503 (default 512)")
-    command.add_argument("--timeout", type=float, default=30.0, help="seconds of a request")
+    command.add_argument("--timeout", type=_seconds, default=30.0, help="of a request "
+                         "(default 30)", metavar="SECONDS")
     command.add_argument("--largest-body", type=_positive, default=1 << 20, metavar="BYTES")
     command.add_argument("--most-records", type=_positive, default=128, help="of one request")
 
@@ -292,6 +319,20 @@ def _positive(text):
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is not positive")
+    return number
+
+
+def _port(text):
+    number = int(text)
+    if not 0 <= number < 65536:
+        raise argparse.ArgumentTypeError(f"{text} is not 0 to 65535")
+    return number
+
+
+def _seconds(text):
+    number = float(text)
+    if not 0 < number < 1e6:
+        raise argparse.ArgumentTypeError(f"{text} is not positive, or endless")
     return number
 
 

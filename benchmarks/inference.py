@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 
 from benchmarks.inference_peers import NEED_BF16, PEERS, export_onnx
 from configs.command_line import Parser, run
@@ -104,6 +105,7 @@ def work(job):
             figures["peak_megabytes"] = _peak_memory() / 1e6
             print(json.dumps(figures), flush=True)
     figures["mix"] = _time_mix(peer, job)
+    figures["peak_megabytes"] = _peak_memory() / 1e6
     print(json.dumps(figures), flush=True)
     return figures
 
@@ -228,8 +230,14 @@ def draw(result, path):
 
 
 def _peak_memory():
-    """Bytes; of this process alone, other than what getrusage tells after a fork."""
-    for line in Path("/proc/self/status").read_text().splitlines():
+    """Bytes, of this process and those that it started, each by itself, other than what getrusage
+    tells after a fork."""
+    process = psutil.Process()
+    return sum(_peak_of(one.pid) for one in (process, *process.children(recursive=True)))
+
+
+def _peak_of(pid):
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
     return 0

@@ -6,6 +6,8 @@ take them in the order of arrival, 32 at once, padded to the longest.
 
 import numpy as np
 
+from inference.processes import MOST_PROCESSES
+
 USUAL_BATCH = 32
 MAX_TOKENS = 384
 
@@ -16,7 +18,7 @@ class Ours:
     def __init__(self, models, threads):
         from engines import startup
 
-        startup.prepare(threads, shares_cores=True)
+        startup.prepare(threads)
         from configs.inference_schema import InferenceConfig
         from inference.predictor import open_predictor
 
@@ -37,6 +39,14 @@ class Ours:
         """A list of texts to ``[texts, hidden]``."""
         answers = self.predictor.answers([{"text": text} for text in texts])
         return np.array([answer["embedding"] for answer in answers], np.float32)
+
+
+class OursProcesses(Ours):
+    """The same in processes of a thread each, as files and the server are answered."""
+
+    def __init__(self, models, threads):
+        self.settings = {"processes": min(threads, MOST_PROCESSES)}
+        super().__init__(models, threads)
 
 
 class OursOneDnn(Ours):
@@ -142,9 +152,9 @@ class PaddleNlp(_Peer):
         return mean / np.linalg.norm(mean, axis=1, keepdims=True)
 
 
-PEERS = {"ours": Ours, "ours_onednn": OursOneDnn, "ours_bf16": OursBf16,
-         "onnxruntime": OnnxRuntime, "torch": Torch, "torch_bf16": TorchBf16,
-         "paddlenlp": PaddleNlp}
+PEERS = {"ours": Ours, "ours_processes": OursProcesses, "ours_onednn": OursOneDnn,
+         "ours_bf16": OursBf16, "onnxruntime": OnnxRuntime, "torch": Torch,
+         "torch_bf16": TorchBf16, "paddlenlp": PaddleNlp}
 NEED_BF16 = ("ours_bf16",)
 """Refused without such instructions; torch does without them, slowly"""
 

@@ -2,12 +2,13 @@
 
 Measures the bare predictor on the shipped sample's sentences, before and after it lets ``wrk`` (a
 public load tool, https://github.com/wg/wrk) send the same sentences over loopback, one a request,
-and tells throughput, processor time, statuses, the server's memory over time, and how long it is
-away when it is killed.
+and tells throughput, processor time, statuses, the server's memory over time (with that of its
+processes), and how long it is away when it is killed. The bare predictor gets as many texts at
+once as there are clients, since the server cannot know more; what it does with all of them, sorted
+by length, is told too.
 """
 
 import json
-import os
 import re
 import shutil
 import signal
@@ -16,10 +17,14 @@ import sys
 import tempfile
 import time
 import urllib.request
+from contextlib import closing
 from pathlib import Path
 
-from configs.command_line import Parser, run
+import psutil
+
+from configs.command_line import Parser, run, tell
 from configs.errors import InputError
+from configs.inference_schema import InferenceConfig
 
 SAMPLE = "data/samples/wikipedia_en.txt"
 _SCRIPT = """
@@ -44,14 +49,11 @@ def main(argv=None):
     arguments = parser.parse_args(argv)
     texts = sentences(arguments.texts)
     if arguments.bare:
-        return bare_throughput(arguments.model, texts)
+        return bare_throughput(arguments.model, texts, arguments.clients)
     if not shutil.which("wrk"):
         raise InputError("wrk", "is not installed", "e.g. apt install wrk")
     result = measure(arguments, texts)
-    text = json.dumps(result, indent=2)
-    print(text)
-    if arguments.output:
-        Path(arguments.output).write_text(text + "\n", "utf-8")
+    tell(result, arguments.output)
     return result
 
 
@@ -59,9 +61,10 @@ def measure(arguments, texts):
     """All figures."""
     bare = [_measure_bare(arguments)]
     server, port, start_seconds = start_server(arguments.model)
+    processor = processor_seconds(server.pid)  # of starting
     try:
         figures, memory = load(port, server.pid, texts, arguments)
-        statuses, processor = statuses_of(port), _processor_seconds(server.pid)
+        statuses, processor = statuses_of(port), processor_seconds(server.pid) - processor
         server.send_signal(signal.SIGKILL)
         server.wait()
         server, port, restart_seconds = start_server(arguments.model)
@@ -78,29 +81,37 @@ def measure(arguments, texts):
 
 def _measure_bare(arguments):
     return json.loads(_lines_of(sys.executable, "-m", "benchmarks.serving", "--bare", "--model",
-                                arguments.model, "--texts", str(arguments.texts))[-1])
+                                arguments.model, "--texts", str(arguments.texts), "--clients",
+                                str(arguments.clients))[-1])
 
 
-def bare_throughput(model, texts):
+def bare_throughput(model, texts, together):
     """Texts a second of the predictor itself, and processor time of each, printed as JSON."""
     from engines import startup
 
-    startup.prepare(shares_cores=True)
+    startup.prepare()
     from inference.predictor import open_predictor
+    from inference.processes import settings_for_many
 
-    predictor, records = open_predictor(model), [{"text": text} for text in texts]
-    predictor.warm_up()
-    start, processor = time.perf_counter(), time.process_time()
-    for first in range(0, len(records), 64):  # what the server computes together
-        predictor.answers(records[first:first + 64])
-    figures = {"texts_per_second": len(records) / (time.perf_counter() - start),
-               "processor_milliseconds": (time.process_time() - processor) / len(records) * 1e3}
+    records = [{"text": text} for text in texts]
+    with closing(open_predictor(model, settings=settings_for_many(InferenceConfig()))) as predictor:
+        predictor.warm_up()
+        begin, processor = time.perf_counter(), processor_seconds()
+        for first in range(0, len(records), together):
+            predictor.answers(records[first:first + together])
+        seconds, processor = time.perf_counter() - begin, processor_seconds() - processor
+        begin = time.perf_counter()
+        predictor.answers(records)
+        whole_seconds = time.perf_counter() - begin
+    figures = {"texts_per_second": len(records) / seconds,
+               "processor_milliseconds": processor / len(records) * 1e3,
+               "all_at_once_texts_per_second": len(records) / whole_seconds}
     print(json.dumps(figures))
     return figures
 
 
 def load(port, pid, texts, arguments):
-    """Figures of ``wrk``, and the server's memory at ten moments."""
+    """Figures of ``wrk``, and the server's memory at nine moments."""
     with tempfile.TemporaryDirectory() as folder:
         bodies, script = Path(folder) / "bodies", Path(folder) / "load.lua"
         bodies.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), "utf-8")
@@ -112,7 +123,7 @@ def load(port, pid, texts, arguments):
         memory, started = [], time.time()
         for moment in range(1, 10):
             time.sleep(max(0, started + moment * arguments.seconds / 10 - time.time()))
-            memory.append(round(_resident(pid) / 1e6))
+            memory.append(round(resident(pid) / 1e6))
         return figures_of(tool.communicate()[0]), memory
 
 
@@ -139,7 +150,11 @@ def start_server(model):
     if not found:
         raise InputError(model, "could not be served", "try predict.py serve")
     body = json.dumps({"text": "ready?"}).encode()
-    urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/predict", body, timeout=60).close()
+    try:
+        urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/predict", body, timeout=60).close()
+    except BaseException:
+        server.kill()
+        raise
     return server, int(found[1]), time.time() - start
 
 
@@ -164,15 +179,21 @@ def _lines_of(*command):
     return done.stdout.splitlines()
 
 
-def _processor_seconds(pid):
-    """Of a process since it began, starting included."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def family(pid=None):
+    """A process, by default this one, and those that it started."""
+    process = psutil.Process(pid)
+    return [process, *process.children(recursive=True)]
 
 
-def _resident(pid):
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
+def processor_seconds(pid=None):
+    """Of a process and those that it started, since they began."""
+    return sum(times.user + times.system
+               for times in (process.cpu_times() for process in family(pid)))
+
+
+def resident(pid):
+    """Bytes of a process and those that it started; what they share counts for each."""
+    return sum(process.memory_info().rss for process in family(pid))
 
 
 if __name__ == "__main__":

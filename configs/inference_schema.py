@@ -20,6 +20,10 @@ class InferenceConfig:
         "cpu", "What computes: cpu, gpu, ipu, or ipu_model (IPUs emulated on the CPU). IPUs need a "
                "folder that export_model.py --inference made.")
     threads: Optional[int] = option(None, "CPU threads; null takes every core it may use.")
+    processes: Optional[int] = option(
+        None, "Processes that compute beside the one that reads and answers, each with a copy of "
+              "the model and its share of the threads; null is none for one text, and for a stream "
+              "or a server one a thread on a CPU, 4 at most, and one on other devices.")
     onednn: Optional[bool] = option(
         None, "CPU: compute by oneDNN; null does where the processor has AVX-512, below which "
               "Paddle's own operators are faster on short batches.")
@@ -45,7 +49,7 @@ class InferenceConfig:
 
     def check(self):
         """Raise InputError where values contradict one another."""
-        check_positive(self, _SECTION, "threads", "batch_tokens", "most_rows",
+        check_positive(self, _SECTION, "threads", "processes", "batch_tokens", "most_rows",
                        "fixed_rows", "fixed_length", "fixed_masks", "gpu_memory", "ipus",
                        "ipu_replicas", "ipu_batches_per_step",
                        "ipu_available_memory_proportion")
@@ -57,6 +61,9 @@ class InferenceConfig:
         if self.precision == "bf16" and self.device == "cpu" and self.onednn is False:
             raise InputError("inference.onednn", "false, but only oneDNN computes bf16 on a CPU",
                              "write true or null")
+        if self.threads and self.processes and self.processes > self.threads:
+            raise InputError("inference.processes", f"{self.processes} share {self.threads} threads",
+                             "write no more than threads")
         if (self.fixed_rows is None) != (self.fixed_length is None):
             raise InputError("inference.fixed_rows", "fixed_rows and fixed_length go together",
                              "give both or neither")
@@ -74,6 +81,9 @@ class InferenceConfig:
         return self.fixed_rows // (self.ipu_replicas * self.ipu_batches_per_step)
 
     def _check_ipu(self):
+        if self.processes not in (None, 1):
+            raise InputError("inference.processes", f"{self.processes}, but one process drives the "
+                             "IPUs", "write 1 or null")
         if self.fixed_rows is None:
             raise InputError("inference.fixed_rows", "null, but IPUs compute one shape",
                              "write fixed_rows and fixed_length")

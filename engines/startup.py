@@ -26,7 +26,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 _prepared = None
 
 
-def prepare(threads=None, on_ipus=False, shares_cores=False):
+def prepare(threads=None, on_ipus=False):
     """Set this process up for Paddle on a CPU and print one line about it.
 
     Args:
@@ -34,7 +34,6 @@ def prepare(threads=None, on_ipus=False, shares_cores=False):
             where several were launched together, unless OMP_NUM_THREADS is set already.
         on_ipus: whether IPUs, real or emulated, compute: their backend reads legacy Programs
             only, and comes with another version of Paddle.
-        shares_cores: whether other threads have work too, as a server's have.
 
     Raises:
         InputError: a package of another version than requirements.txt allows, or another
@@ -58,13 +57,6 @@ def prepare(threads=None, on_ipus=False, shares_cores=False):
         zlib.compress(b"")
     threads = threads or int(os.environ.get("OMP_NUM_THREADS", 0)) or _share_of_cores()
     os.environ["OMP_NUM_THREADS"] = str(threads)
-    if shares_cores:
-        # Milliseconds that a thread of OpenMP spins while it waits for work; by default 200, in
-        # which others cannot have its core. The next operator is there sooner.
-        os.environ.setdefault("KMP_BLOCKTIME", "1")
-        # Gigabytes of tensors that are freed together, for another thread frees them: to wake it
-        # for each takes about as long as a short text's operators.
-        os.environ.setdefault("FLAGS_eager_delete_tensor_gb", "0.016")
     path = _choose_mkl_path()
     # With views, Paddle copies each transposed tensor by a kernel several times slower than
     # its transpose; attention takes twice as long.
@@ -75,6 +67,11 @@ def prepare(threads=None, on_ipus=False, shares_cores=False):
     _prepared = threads
     print(f"cpu: {threads} threads, MKL path {path}, paddle {_find_installed('paddlepaddle')[1]}",
           flush=True)
+
+
+def is_first_process():
+    """Whether this process writes and prints, of those that a launcher started together."""
+    return os.environ.get("PADDLE_TRAINER_ID", "0") == "0"
 
 
 def _share_of_cores():

@@ -1,10 +1,9 @@
-"""Requests of many clients, answered together by the one thread that computes."""
+"""Requests of many clients, answered together, by a thread for each process that computes."""
 
 import threading
 from collections import deque
 from concurrent.futures import Future
 from typing import NamedTuple
-
 
 
 class QueueFull(Exception):
@@ -22,7 +21,8 @@ class DynamicBatcher:
     def __init__(self, predictor, most_waiting, most_together=64, on_batch=None):
         """
         Args:
-            predictor: a ``Predictor``; its ``compute`` is called by this thread alone.
+            predictor: a ``Predictor``; its ``answer`` is called by as many threads as it has
+                processes, by one if it has none.
             most_waiting: pieces that may wait.
             most_together: pieces that are computed before others get their turn.
             on_batch: called with the number of pieces computed together.
@@ -33,8 +33,10 @@ class DynamicBatcher:
         self.waiting = 0
         """Pieces in the queue"""
         self._queue, self._changed, self._is_open = deque(), threading.Condition(), True
-        self._thread = threading.Thread(target=self._work, name="predictor", daemon=True)
-        self._thread.start()
+        self._threads = [threading.Thread(target=self._work, name="predictor", daemon=True)
+                         for _ in range(max(1, predictor.processes))]
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, readings):
         """Queue the readings of a request.
@@ -60,15 +62,16 @@ class DynamicBatcher:
         return future
 
     def is_alive(self):
-        """Whether something still computes."""
-        return self._is_open and self._thread.is_alive()
+        """Whether all threads run that let something compute."""
+        return self._is_open and all(thread.is_alive() for thread in self._threads)
 
     def close(self):
-        """Answer what waits, then end the thread."""
+        """Answer what waits, then end the threads."""
         with self._changed:
             self._is_open = False
-            self._changed.notify()
-        self._thread.join()
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
 
     def _work(self):
         while True:
@@ -77,7 +80,9 @@ class DynamicBatcher:
                 if not self._queue:
                     return
                 taken = self._take()
-            self._answer([one for one in taken if one.future.set_running_or_notify_cancel()])
+            taken = [one for one in taken if one.future.set_running_or_notify_cancel()]
+            if taken:
+                self._answer(taken)
 
     def _take(self):
         """Requests from the front of the queue, as many as are computed together."""
@@ -90,19 +95,15 @@ class DynamicBatcher:
 
     def _answer(self, taken):
         try:
-            pieces = [piece for one in taken for reading in one.readings
-                      for piece in reading.pieces]
-            self.on_batch(len(pieces))
-            outputs = iter(self.predictor.compute(pieces))
-            answers = [[self.predictor.task.answer(reading, [next(outputs)
-                                                             for _ in reading.pieces])
-                        for reading in one.readings] for one in taken]
+            self.on_batch(sum(map(_size, taken)))
+            answers = iter(self.predictor.answer([reading for one in taken
+                                                  for reading in one.readings]))
         except Exception as error:  # whatever it is, the clients must hear of it
             for one in taken:
                 one.future.set_exception(error)
             return
-        for one, found in zip(taken, answers):
-            one.future.set_result(found)
+        for one in taken:
+            one.future.set_result([next(answers) for _ in one.readings])
 
 
 def _size(one):

@@ -92,11 +92,12 @@ def _shape(graph, inference):
 def _longest(graph, max_tokens, shape):
     """Tokens that longer texts are cut to."""
     positions = shape.slots if shape else graph.network.embeddings.max_positions
-    if not 8 <= (max_tokens or positions) <= positions:
+    longest = positions if max_tokens is None else max_tokens
+    if not 8 <= longest <= positions:
         what = "slots of a row" if shape else "positions"
         raise InputError("--max-tokens", f"{max_tokens} is not between 8 and the model's "
                          f"{positions} {what}", "choose another")
-    return max_tokens or positions
+    return longest
 
 
 def _run_trained(graph, arrays, shape):

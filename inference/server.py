@@ -4,7 +4,7 @@ import asyncio
 import json
 import signal
 import time
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,9 +76,11 @@ def build_app(predictor, limits=Limits()):
     async def lifespan(app):
         app.state.batcher = DynamicBatcher(predictor, limits.most_waiting,
                                            on_batch=metrics.together.observe)
-        yield
-        # Uvicorn has answered what was open; a timed-out request may still be computed.
-        await asyncio.to_thread(app.state.batcher.close)
+        try:
+            yield
+        finally:
+            # Uvicorn has answered what was open; a timed-out request may still be computed.
+            await asyncio.to_thread(app.state.batcher.close)
 
     async def predict(request):
         start, status = time.perf_counter(), 500
@@ -211,15 +213,16 @@ class _Server(uvicorn.Server):
 def serve(model, settings, host, port, limits):
     """Load, warm up, and answer until SIGTERM or Ctrl-C, then answer what is open and stop."""
     from inference.predictor import open_predictor
+    from inference.processes import settings_for_many
 
-    predictor = open_predictor(model, settings=settings)
-    predictor.warm_up()
     protocol = type("Protocol", (PromptProtocol,), {"seconds": limits.timeout})
-    server = _Server(uvicorn.Config(
-        build_app(predictor, limits), host=host, port=port, http=protocol, ws="none",
-        log_level="warning", access_log=False, timeout_keep_alive=30,
-        timeout_graceful_shutdown=int(limits.timeout) + 1))
-    uvloop.run(_run(server, host))
+    with closing(open_predictor(model, settings=settings_for_many(settings))) as predictor:
+        predictor.warm_up()
+        server = _Server(uvicorn.Config(
+            build_app(predictor, limits), host=host, port=port, http=protocol, ws="none",
+            log_level="warning", access_log=False, timeout_keep_alive=30,
+            timeout_graceful_shutdown=int(limits.timeout) + 1))
+        uvloop.run(_run(server, host))
 
 
 async def _run(server, host):

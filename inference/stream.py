@@ -3,14 +3,14 @@
 import json
 import sys
 import time
-from itertools import islice
 
+import numpy as np
 from tqdm import tqdm
 
 from configs.errors import InputError
 
 CHUNK = 2048
-"""Records that are read, sorted by length and answered together"""
+"""Records, at most, that are read, sorted by length and answered together"""
 SECONDS_BETWEEN_LINES = 30
 """Of progress, where there is no terminal"""
 LONGEST_LINE = 1 << 20
@@ -31,23 +31,39 @@ def answer_lines(predictor, lines, out, is_json, total=None):
         ``(answered, refused)``: counts of lines. A refused line's answer holds ``error``.
     """
     answered = refused = 0
-    lines, told = iter(lines), time.monotonic()
+    told = time.monotonic()
     with tqdm(total=total, unit="B", unit_scale=True, file=sys.stderr,
               disable=not sys.stderr.isatty()) as bar:
-        while True:
-            chunk = list(islice(lines, CHUNK))
-            if not chunk:
-                return answered, refused
+        for chunk in _chunks(lines, predictor.task.bytes_at_once):
             records = [_record(line, is_json) for line in chunk]
             for answer in _answers(predictor, records):
                 refused += "error" in answer
-                out.write(json.dumps(answer, ensure_ascii=False) + "\n")
+                out.write(to_json(answer) + "\n")
             answered += len(chunk)
             out.flush()
             bar.update(sum(map(len, chunk)))
             if bar.disable and time.monotonic() - told >= SECONDS_BETWEEN_LINES:
                 told = time.monotonic()
                 print(f"{answered:,} lines answered", file=sys.stderr, flush=True)
+    return answered, refused
+
+
+def to_json(answer):
+    """An answer as one line of JSON, without its end."""
+    return json.dumps(answer, ensure_ascii=False, default=np.ndarray.tolist)
+
+
+def _chunks(lines, most_bytes):
+    """Lists of lines, as many as are answered together."""
+    chunk, size = [], 0
+    for line in lines:
+        if chunk and (len(chunk) == CHUNK or size + len(line) > most_bytes):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(line)
+        size += len(line)
+    if chunk:
+        yield chunk
 
 
 def read_lines(stream):

@@ -47,6 +47,8 @@ class Task:
     """What a record must hold"""
     optional = ()
     """What it may hold"""
+    bytes_at_once = 1 << 20
+    """Of a long input, so that what is computed and not yet written stays small"""
 
     def __init__(self, tokenizer, max_tokens, settings=None):
         """
@@ -124,13 +126,15 @@ class Encode(Task):
     """``tokens`` and ``hidden_states``, the encoder's vector for each; longer texts are cut."""
 
     optional = ("pair",)
+    bytes_at_once = 1 << 16  # a few bytes become a vector
 
     def read(self, record):
         return Reading((self._read_texts(record),))
 
     def answer(self, reading, outputs):
+        # An array, for lists of so many numbers take ten times its memory.
         return {"tokens": [self.tokenizer.tokens[token] for token in reading.pieces[0].tokens],
-                "hidden_states": outputs[0]["hidden_states"].tolist()}
+                "hidden_states": outputs[0]["hidden_states"]}
 
 
 class Classify(Task):

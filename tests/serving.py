@@ -13,7 +13,7 @@ from inference.server import Limits, PromptProtocol, build_app
 from inference.tasks import Embed
 
 TOKENIZER = WordPieceTokenizer("data/vocabularies/bert_base_uncased.txt")
-LIMITS = Limits(most_waiting=64, timeout=1.0, largest_body=20_000, most_records=8)
+LIMITS = Limits(most_waiting=64, timeout=2.0, largest_body=20_000, most_records=8)
 
 
 class CountingRunner:
@@ -23,8 +23,12 @@ class CountingRunner:
 
     def __init__(self):
         self.seconds, self.fails, self.rows = 0.0, False, []
+        self.entered, self.may_go_on = threading.Event(), threading.Event()
+        self.may_go_on.set()
 
     def run(self, arrays):
+        self.entered.set()
+        self.may_go_on.wait()
         time.sleep(self.seconds)
         if self.fails:
             raise RuntimeError("the device is gone")

@@ -5,10 +5,12 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from contextlib import contextmanager
 
 import numpy as np
+import psutil
 import pytest
 
 import export_model
@@ -52,9 +54,10 @@ def close(one, other, tolerance=1e-5):
     """Whether two answers tell the same, numbers within the tolerance."""
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(close(one[k], other[k], tolerance) for k in one)
-    if isinstance(one, list):
+    if isinstance(one, (list, np.ndarray)):
         return len(one) == len(other) and all(map(close, one, other))
-    return abs(one - other) < tolerance if isinstance(one, float) else one == other
+    is_number = isinstance(one, (float, np.floating))
+    return abs(one - other) < tolerance if is_number else one == other
 
 
 @pytest.mark.parametrize("architecture", ["bert", "ernie"])
@@ -243,6 +246,25 @@ def test_an_answer_is_marked_in_its_text(exported, tmp_path, capsys):
     assert "--context: is missing" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words, says", [
+    (["--text", "a", "--output", "x"], "--output: is for the table that a checkpoint reads"),
+    (["--input", "x", "--text-column", "y"], "--text-column: is for the table"),
+    (["--pair", "b"], "--pair: is the second text, but --text is missing"),
+    (["--input", "x", "--text", "a"], "--input: --text is given too"),
+    (["--input", "x", "--jsonl"], "--jsonl: is for lines, but a checkpoint reads a table")])
+def test_options_that_would_change_nothing_are_refused(exported, words, says, capsys):
+    checkpoint, folder, _ = exported("classify")
+    model = checkpoint if "--jsonl" in words else folder
+    assert run(predict.main, ["classify", "--model", model, *words]) == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--timeout", "inf"], ["--timeout", "0"], ["--port", "65536"]])
+def test_a_server_that_could_not_serve_is_refused(words, capsys):
+    assert run(predict.main, ["serve", "--model", "none", *words]) == 2
+    assert words[0] in capsys.readouterr().err
+
+
 def test_devices_that_are_not_here_are_refused(exported, capsys):
     _, folder, _ = exported("embed")
     assert run(predict.main, ["embed", "--model", folder, "--text", "a", "--config",
@@ -294,6 +316,21 @@ def test_the_server_answers_stops_on_sigterm_and_starts_anew(exported):
         assert close(post(port, RECORDS["answer"][0]), expected[0])
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=20) == 0
+
+
+def test_the_server_outlives_the_processes_that_compute(exported):
+    """Killed while they wait, they are replaced before anybody notices."""
+    _, folder, _ = exported("embed")
+    expected = open_predictor(folder).answers([{"text": "fine"}])[0]
+    with server_process(folder, "--set", "processes=2") as (process, port):
+        computing = [one for one in psutil.Process(process.pid).children()
+                     if "spawn_main" in " ".join(one.cmdline())]
+        assert len(computing) == 2
+        for one in computing:
+            one.kill()
+        while any(one.status() != psutil.STATUS_ZOMBIE for one in computing):
+            time.sleep(0.01)
+        assert all(close(post(port, {"text": "fine"}), expected) for _ in range(4))
 
 
 def test_a_checkpoint_is_not_served(exported, capsys):

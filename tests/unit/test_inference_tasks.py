@@ -2,6 +2,7 @@
 
 import io
 import json
+import time
 import tracemalloc
 
 import numpy as np
@@ -14,7 +15,8 @@ from data.tokenizer import WordPieceTokenizer
 from inference import stream
 from inference.batching import batches_by_length, make_arrays, split_outputs
 from inference.predictor import Predictor
-from inference.tasks import TASKS, Answer, Classify, Embed, FillMask, LabelWords, Piece
+from inference.tasks import (TASKS, Answer, Classify, Embed, Encode, FillMask, LabelWords,
+                             Piece)
 
 TOKENIZER = WordPieceTokenizer("data/vocabularies/bert_base_uncased.txt")
 
@@ -151,6 +153,27 @@ def test_arrays_and_outputs_of_a_batch():
     assert [len(part["start_logits"]) for part in parts] == [3, 5]
 
 
+@pytest.mark.parametrize("texts, idle, batches", [
+    (16, 2, [8, 8]), (16, 1, [16]), (16, 4, [4, 4, 4, 4]), (16, 0, [16]),
+    (8, 2, [4, 4]),
+    (4, 4, [4])])           # small ones are not shared out
+def test_every_idle_process_takes_part(texts, idle, batches):
+    """Rows of 62 words and two special tokens, so 16 of them are 1,024 slots."""
+    computed = []
+
+    class Sharing(Counting):
+        def idle(self):
+            return idle
+
+        def run(self, arrays):
+            computed.append(len(arrays["input_ids"]))
+            return super().run(arrays)
+
+    predictor = Predictor(Embed(TOKENIZER, 64), Sharing(), InferenceConfig(processes=4))
+    assert predictor.answers([{"text": "a " * 62}] * texts) == [{"embedding": [64.0]}] * texts
+    assert computed == batches
+
+
 def test_answers_keep_their_order_over_batches_and_errors():
     predictor = counting(batch_tokens=16)
     texts = ["a " * (number * 7 % 11) for number in range(50)]
@@ -179,6 +202,50 @@ def test_memory_does_not_grow_with_the_input(monkeypatch):
         assert peak(1280) < 1.2 * peak(256)
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("processes", [None, 2])
+def test_scores_of_every_word_are_given_back_once_answered(processes):
+    """200 of 30,522 words and 4 bytes would be 24 MB."""
+    class Scores(Counting):
+        def idle(self):
+            return processes
+
+        def run(self, arrays):
+            scores = np.zeros((len(arrays["masked"]), len(TOKENIZER)), np.float32)
+            scores[:, 7] = 1
+            return {"masked_lm_logits": scores}
+
+    predictor = Predictor(FillMask(TOKENIZER, 64, {"count": 1}), Scores(),
+                          InferenceConfig(batch_tokens=32, processes=processes))
+    answer = predictor.task.answer
+    predictor.task.answer = lambda *found: time.sleep(1e-3) or answer(*found)  # slower than these
+    tracemalloc.start()
+    try:
+        answers = predictor.answers([{"text": "a [MASK]"}] * 200)
+        assert tracemalloc.get_traced_memory()[1] < 8e6
+    finally:
+        tracemalloc.stop()
+    assert [answer["tokens"] for answer in answers] == [[[TOKENIZER.tokens[7]]]] * 200
+
+
+@pytest.mark.parametrize("task, parts", [(Embed, [200]), (Encode, [65, 65, 65, 5])])
+def test_what_answers_much_takes_little_at_once(task, parts):
+    """Lines of 1,000 bytes; 65 of them are the last to fit into 65,536."""
+    class Vectors(Counting):
+        def run(self, arrays):
+            return {**super().run(arrays),
+                    "hidden_states": np.ones((*arrays["input_ids"].shape, 2), np.float32)}
+
+    predictor, seen = Predictor(task(TOKENIZER, 64), Vectors(), InferenceConfig()), []
+    answer = predictor.answers
+    predictor.answers = lambda records: seen.append(len(records)) or answer(records)
+    stream.answer_lines(predictor, [b"a" * 999 + b"\n"] * 200, io.StringIO(), False)
+    assert seen == parts
+    line = stream.to_json(answer([{"text": "one"}])[0])
+    assert json.loads(line) == ({"embedding": [3.0]} if task is Embed else
+                                {"tokens": ["[CLS]", "one", "[SEP]"],
+                                 "hidden_states": [[1.0, 1.0]] * 3})
 
 
 def test_a_line_that_is_too_long_is_refused_and_the_rest_is_read(monkeypatch):

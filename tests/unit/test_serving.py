@@ -153,17 +153,17 @@ def test_a_full_queue_says_503_and_loses_nothing():
 
 def test_what_nobody_waits_for_is_not_computed():
     predictor = counting_predictor()
-    predictor.runner.seconds = 0.5
-    with serving(predictor, Limits(timeout=0.3)) as port:
+    predictor.runner.may_go_on.clear()
+    with serving(predictor, Limits(timeout=1.0)) as port:
         with ThreadPoolExecutor(3) as pool:
-            futures = []
-            for _ in range(3):
-                futures.append(pool.submit(ask, port, {"text": "a"}))
-                time.sleep(0.05)
+            futures = [pool.submit(ask, port, {"text": "a"})]
+            assert predictor.runner.entered.wait(10)
+            futures += [pool.submit(ask, port, {"text": "a"}) for _ in range(2)]
         assert [future.result()[0] for future in futures] == [503] * 3
-        predictor.runner.seconds = 0.0
+        predictor.runner.may_go_on.set()
         assert ask(port, {"text": "a"})[0] == 200
-    assert sum(predictor.runner.rows) == 2
+        text = ask(port, None, "GET", "/metrics")[1]
+    assert "bert_batch_pieces_count 2.0" in text and sum(predictor.runner.rows) == 2
 
 
 def test_a_failing_model_is_500_and_the_next_request_is_answered():
@@ -180,7 +180,7 @@ def test_stopping_answers_what_is_open():
     predictor.runner.seconds = 0.4
     with ThreadPoolExecutor(1) as pool, serving(predictor) as port:
         open_request = pool.submit(ask, port, {"text": "a"})
-        time.sleep(0.2)
+        assert predictor.runner.entered.wait(10)
     assert open_request.result() == (200, {"embedding": [3.0]})
 
 
