@@ -17,7 +17,7 @@ def test_programs_contract_and_emulated_pod():
         [sys.executable, "-m", "pytest", "-q", "--confcutdir", "tests/ipu", str(path)],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for path in sorted(Path("tests/ipu").glob("test_*.py"))}
-    assert len(started) == 5
+    assert len(started) == 6
     outputs = {name: process.communicate()[0] for name, process in started.items()}
     for name, process in started.items():
         assert process.returncode == 0, outputs[name][-4000:]

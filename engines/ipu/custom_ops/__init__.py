@@ -5,14 +5,25 @@ it; ``run.ipu_operators`` then names the library. Tying the look-up of the word 
 none: PopART has the patterns (``engines/ipu/patterns.py``).
 """
 
+import shutil
+from importlib.util import find_spec
 from pathlib import Path
+
+from configs.errors import InputError
 
 SOURCES = [str(path) for path in sorted(Path(__file__).parent.glob("*.cc"))]
 NAME = "ipu_operators"
 
 
 def build(folder):
-    """Compile the operators with the system's C++ compiler; returns the path of the library."""
+    """Compile the operators with the system's C++ compiler; returns the path of the library.
+
+    Raises:
+        InputError: what compiles is missing.
+    """
+    for name, is_there in (("setuptools", find_spec("setuptools")), ("g++", shutil.which("g++"))):
+        if not is_there:
+            raise InputError(name, "is not installed, but compiles the operators", "install it")
     from paddle.utils import cpp_extension
 
     folder = Path(folder).absolute()
@@ -28,8 +39,6 @@ def load(library):
         InputError: it cannot be loaded.
     """
     from paddle.utils.cpp_extension import load_op_meta_info_and_register_op
-
-    from configs.errors import InputError
 
     try:
         load_op_meta_info_and_register_op(str(Path(library).absolute()))
