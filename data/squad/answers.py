@@ -74,7 +74,7 @@ def find_answers(questions, features, start_logits, end_logits, options, with_im
     predictions, nbest, null_odds = {}, {}, {}
     for number, question in enumerate(questions.questions):
         windows = slice(bounds[number], bounds[number + 1])
-        candidates = _candidates(features, windows, spans, *logits)
+        candidates = _candidates(features, windows, spans)
         entries = _distinct_texts(features, questions.contexts[question.context], candidates,
                                   logits, options.n_best)
         best = entries[0]["text"] if entries else ""
@@ -91,7 +91,7 @@ def find_answers(questions, features, start_logits, end_logits, options, with_im
 
 
 def best_spans(features, start_logits, end_logits, options):
-    """The spans of the highest score in each window.
+    """The spans of the highest score in each window, of those that have most context there.
 
     Returns:
         places of the first and of the last token, int ``[windows, n_best]``, and scores
@@ -112,6 +112,7 @@ def _best_spans(features, start_logits, end_logits, options, windows):
     longest = min(options.max_answer_length, starts.shape[1])
     ends = np.pad(ends, ((0, 0), (0, longest - 1)), constant_values=-np.inf)
     scores = starts[:, :, None] + np.lib.stride_tricks.sliding_window_view(ends, longest, axis=1)
+    _leave_to_neighbours(features, windows, scores)
     scores = scores.reshape(len(starts), -1)
     count = min(options.n_best, scores.shape[1])
     best = np.argpartition(-scores, count - 1, axis=1)[:, :count]
@@ -123,6 +124,33 @@ def _best_spans(features, start_logits, end_logits, options, windows):
     return first, first + best % longest, best_scores
 
 
+def _leave_to_neighbours(features, windows, scores):
+    """Set the scores ``[windows, places, lengths]`` of spans to -inf that have more context around
+    them in another window of the question; of windows with as much, the first keeps a span.
+
+    From window to window a span has more and more context and then less and less, so that the
+    window before and the one behind tell.
+    """
+    question = features.window_question
+    numbers = np.arange(len(question))[windows]
+    for step, has_most in ((-1, np.greater), (1, np.greater_equal)):
+        others = np.clip(numbers + step, 0, len(question) - 1)
+        shared = np.flatnonzero((others != numbers) & (question[others] == question[numbers]))
+        own, others = numbers[shared, None, None], others[shared, None, None]
+        first = (np.arange(scores.shape[1])[:, None] - features.context_offset[own]
+                 + features.window_first[own])
+        last = first + np.arange(scores.shape[2])
+        scores[shared] = np.where(has_most(_context_around(features, own, first, last),
+                                           _context_around(features, others, first, last)),
+                                  scores[shared], -np.inf)
+
+
+def _context_around(features, windows, first, last):
+    """Tokens of windows on that side of a span where there are fewer; negative if not in it."""
+    begin = features.window_first[windows]
+    return np.minimum(first - begin, begin + features.window_size[windows] - 1 - last)
+
+
 def _check_logits(features, start_logits, end_logits):
     is_read = np.arange(start_logits.shape[1]) < features.lengths[:, None]
     for name, logits in (("start", start_logits), ("end", end_logits)):
@@ -132,27 +160,22 @@ def _check_logits(features, start_logits, end_logits):
                              f"first window {int(np.argmax(bad))}")
 
 
-def _candidates(features, windows, spans, start_logits, end_logits):
-    """The best spans of a question's windows, each once, in the window with most context.
+def _candidates(features, windows, spans):
+    """The best spans of a question's windows, best first, of equal ones the earlier and shorter.
 
     Args:
         windows: slice of the question's windows.
         spans: what ``best_spans`` returned.
 
     Returns:
-        int arrays ``[spans]``, best first: window, and place of the first and last token in it.
+        int arrays ``[spans]``: window, and place of the first and last token in it.
     """
-    firsts, lasts, scores = (array[windows] for array in spans)
-    window_first, size = features.window_first[windows], features.window_size[windows]
-    shift = (window_first - features.context_offset[windows])[:, None]
-    found = np.stack([firsts + shift, lasts + shift])[:, scores > -np.inf]
-    first, last = np.unique(found, axis=1)  # tokens of the context
-    around = np.minimum(first - window_first[:, None],
-                        (window_first + size - 1)[:, None] - last)
-    chosen = np.argmax(around, axis=0)
-    window, shift = windows.start + chosen, shift[chosen, 0]
-    first, last = first - shift, last - shift
-    order = np.argsort(-(start_logits[window, first] + end_logits[window, last]), kind="stable")
+    first, last, scores = (array[windows] for array in spans)
+    row, column = np.nonzero(scores > -np.inf)
+    first, last, scores = (array[row, column] for array in (first, last, scores))
+    window = windows.start + row
+    in_context = first - features.context_offset[window] + features.window_first[window]
+    order = np.lexsort((last - first, in_context, -scores))
     return window[order], first[order], last[order]
 
 
