@@ -181,3 +181,6 @@ def test_published_recipes(name, published, measure):
             train.warmup_ratio) == published
     assert data.sequences_per_row == 1 and data.measure == measure
     assert train.weight_decay == (0.0 if name == "lcqmc" else 0.01)
+    is_baidus = name in ("chnsenticorp", "lcqmc", "msra_ner")  # without warm-up, no decay
+    assert train.schedule == ("constant" if is_baidus else "linear")
+    assert train.epsilon == (1e-8 if is_baidus or name == "tnews" else 1e-6)

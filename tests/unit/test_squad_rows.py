@@ -8,6 +8,7 @@ import pytest
 
 from configs.data_schema import SquadConfig
 from configs.errors import InputError
+from configs.load import load_config
 from data.batch import join_batches
 from data.squad.features import UNKNOWN, make_features
 from data.squad.questions import Answer, Question, QuestionFile, read_questions
@@ -185,3 +186,25 @@ def test_logits_of_all_windows(features, tokenizer, fixed_length):
     for window, length in enumerate(features.lengths):
         assert start[window, :length].tolist() == whole(features, tokenizer, window)[0]
         assert end[window, :length].tolist() == list(range(length))
+
+
+# Rows an update, rate, epochs, warm-up (a share or updates), schedule, epsilon, bias correction,
+# weight decay, clipping, longest answer
+@pytest.mark.parametrize("name, published", [
+    # google-research/bert: run_squad.py, optimization.py, README.md
+    ("bert_base_google", (12, 3e-5, 2, 0.1, "linear", 1e-6, False, 0.01, 1.0, 30)),
+    # transformers: examples/pytorch/question-answering, TrainingArguments
+    ("bert_base_huggingface", (12, 3e-5, 2, 0.0, "linear", 1e-8, True, 0.0, 1.0, 30)),
+    # PaddlePaddle/PaddleNLP: model_zoo/bert/static_ipu/scripts/pod16/run_squad.sh, run_squad.py
+    ("bert_base", (128, 5.6e-5, 4, 208, "linear", 1e-6, True, 0.0, 0.0, 30)),
+    # PaddlePaddle/ERNIE: script/zh_task/ernie_base, finetune_args.py, optimization.py
+    ("ernie_1_cmrc2018", (64, 3e-5, 2, 0.0, "constant", 1e-8, True, 0.01, 1.0, 100)),
+    ("ernie_1_drcd", (64, 5e-5, 2, 0.0, "constant", 1e-8, True, 0.01, 1.0, 100))])
+def test_published_recipes(name, published):
+    config = load_config(f"configs/squad/{name}.yaml", task="squad")
+    train = config.train
+    assert (train.global_batch_size, train.learning_rate, train.epochs,
+            train.warmup_steps or train.warmup_ratio, train.schedule, train.epsilon,
+            train.bias_correction, train.weight_decay, train.max_gradient_norm,
+            config.data.max_answer_length) == published
+    assert config.data.document_stride == 128 and config.data.sequences_per_row == 1
