@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from configs.errors import InputError
+from configs.files import write_json
 from data.tokenizer import check_vocabulary
 from engines.open import open_engine
 from models.cost import training_flops, training_memory
@@ -29,7 +30,7 @@ def train(config, output, data, evaluate=None, resume=False, better=min, measure
         better, measure: which evaluation is the best: ``min`` or ``max`` of which value.
 
     Returns:
-        The result, as ``Trainer.run``.
+        The result, as ``Trainer.run``, of the main process in every one.
     """
     folder = RunFolder(output)
     checkpoint = folder.find_checkpoint(config, resume)
@@ -43,7 +44,7 @@ def train(config, output, data, evaluate=None, resume=False, better=min, measure
                           row_flops(config), better, measure)
         if checkpoint:
             trainer.resume(checkpoint)
-        return trainer.run()
+        return engine.share(trainer.run())
 
 
 def evaluate_weights(config, output, evaluate):
@@ -55,7 +56,7 @@ def evaluate_weights(config, output, evaluate):
         evaluate: called with the engine, returns a dict of floats.
 
     Returns:
-        The scores.
+        The scores, which ``scores.json`` there holds too.
     """
     with open_engine(config) as engine:
         engine.build(open_network(config))
@@ -63,6 +64,7 @@ def evaluate_weights(config, output, evaluate):
         scores = evaluate(engine)
         if engine.is_main:
             print("  ".join(show_metrics(scores)), flush=True)
+            write_json(Path(output) / "scores.json", scores)
     return scores
 
 

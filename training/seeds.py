@@ -6,6 +6,7 @@ from pathlib import Path
 
 from configs.errors import InputError
 from configs.files import write_json
+from engines.startup import is_first_process
 
 
 def read_seeds(text):
@@ -35,13 +36,22 @@ def run_seeds(seeds, config, output, run_one):
         dict of ``seeds`` and, for each number of the evaluation, ``mean``, ``deviation``
         (sample standard deviation, 0 for one seed), ``best`` (the highest; of a loss the
         lowest) and ``values``.
+
+    Raises:
+        InputError: the first run's evaluation has no numbers to compare the others with.
     """
     lines = []
     for seed in seeds:
         train = dataclasses.replace(config.train, seed=seed)
         result = run_one(dataclasses.replace(config, train=train), Path(output) / f"seed_{seed}")
         lines.append(result["held_out"])
+        if not summarise(seeds[:1], lines[:1])["figures"]:
+            raise InputError(config.data.evaluation_file, "does not tell the answers, so that "
+                             "runs cannot be compared", f"see {output}/seed_{seed}; name a file "
+                             "with answers, or leave out --seeds")
     summary = summarise(seeds, lines)
+    if not is_first_process():
+        return summary
     write_json(Path(output) / "seeds.json", summary)
     for name, figures in summary["figures"].items():
         print(f"{name}: {figures['mean']:.4f} ± {figures['deviation']:.4f}, "

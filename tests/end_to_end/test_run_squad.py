@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import run_squad
+from benchmarks.launching import ROOT, environment, launcher
 from configs.command_line import run
 
 CONFIG = "configs/squad/minilm_l6.yaml"
@@ -53,7 +54,7 @@ def test_run_folder_holds_answers_and_scores(tmp_path, squad):
     # The weights of the last checkpoint, evaluated as they are, give the same answers.
     last = tmp_path / "run" / "checkpoints" / "step_00000004"
     again = squad(tmp_path / "again", "data.train_file=null", f"train.initial_weights={last}")
-    assert again["f1"] == held_out["f1"]
+    assert again["f1"] == held_out["f1"] and read(tmp_path / "again" / "scores.json") == again
     assert read(tmp_path / "again" / "predictions.json") == predictions
 
 
@@ -168,3 +169,19 @@ def test_nothing_to_do_is_told(squad, tmp_path, capsys):
     code = squad(tmp_path / "run", "data.train_file=null",
                  main=lambda arguments: run(run_squad.main, arguments))
     assert code == 2 and "there is nothing to evaluate" in capsys.readouterr().err
+
+
+def test_seeds_in_two_processes(tmp_path, squad):
+    """One of them sums up, and finds what one process alone finds."""
+    def in_two(words):
+        return subprocess.run([*launcher(2, tmp_path / "log"), "run_squad.py", *words], text=True,
+                              cwd=ROOT, env=environment(), capture_output=True)
+
+    options, seeds = ("train.steps=2", "model.hidden_dropout_prob=0"), ("--seeds", "1,2")
+    done = squad(tmp_path / "two", *options, "run.replicas=2", "run.micro_batch_size=2",
+                 options=seeds, main=in_two)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found, alone = read(tmp_path / "two" / "seeds.json"), squad(tmp_path / "one", *options,
+                                                                options=seeds)
+    assert found["figures"]["f1"]["values"] == pytest.approx(alone["figures"]["f1"]["values"])
+    assert done.stdout.count("exact_match: ") == 1

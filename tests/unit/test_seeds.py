@@ -43,3 +43,11 @@ def test_each_seed_runs_in_its_own_folder(tmp_path, capsys):
     assert seen == [(3, "seed_3"), (5, "seed_5")]
     assert json.loads((tmp_path / "seeds.json").read_text()) == summary
     assert "f1: 4.0000 ± 1.4142, best 5.0000 of 2" in capsys.readouterr().out
+
+
+def test_runs_without_scores_are_not_compared(tmp_path):
+    """After the first, whose answers are there: an evaluation file may not tell the right ones."""
+    config = load_config("configs/squad/minilm_l6.yaml", ["data.evaluation_file=test.json"])
+    with pytest.raises(InputError, match="test.json: does not tell the answers.*seed_3"):
+        run_seeds([3, 5], config, tmp_path, lambda config, folder: {"held_out": {"step": 8}})
+    assert not (tmp_path / "seeds.json").exists()
