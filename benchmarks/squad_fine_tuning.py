@@ -1,19 +1,23 @@
 """SQuAD fine-tuning beside Hugging Face's: the same weights, data, recipe; time and scores.
 
 ``python -m benchmarks.squad_fine_tuning --train FILE --evaluation FILE --weights DIR --output DIR``
-chooses some training questions by a seed, trains on them with ``run_squad.py`` (packed windows)
-and with ``BertForQuestionAnswering`` in a plain torch loop (a padded window a row, as many
-windows an update), and scores both with the same code. Needs requirements-parity.txt.
+chooses some training questions by a seed, trains on them with ``run_squad.py`` (packed windows,
+the rows of an update shared out over a process for each core) and with ``BertForQuestionAnswering`` in a plain torch loop (a padded window a row, as many
+windows an update), and scores both with the same code; writes ``figures.json``, and losses over
+time as ``curves.png``. Needs requirements-parity.txt.
 """
 
 import json
+import os
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 import numpy as np
 
-from configs.command_line import Parser, run
+from benchmarks.launching import ROOT, environment, launcher
+from configs.command_line import Parser, run, tell
 from configs.errors import InputError
 from configs.load import load_config
 from data.randomness import permutation
@@ -33,11 +37,13 @@ def main(argv=None):
         parser.add_argument(f"--{name}", required=True, help=meaning)
     parser.add_argument("--questions", type=int, default=4000, help="training questions taken")
     parser.add_argument("--seed", type=int, default=42, help="of the choice and of both trainings")
-    parser.add_argument("--sides", default="ours,torch", help="which of ours, torch to run")
+    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)),
+                        help="that ours runs in, by default one a core")
+    parser.add_argument("--sides", default="ours,torch", help="which of ours, torch to run; figures of the "
+                        "other, measured before into the same folder, are kept")
     parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[],
                         dest="overrides", help="change the recipe of both")
     arguments = parser.parse_args(argv)
-    startup.prepare()
     output = Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
     chosen = choose_questions(arguments.train, arguments.questions, arguments.seed,
@@ -45,14 +51,47 @@ def main(argv=None):
     overrides = [f"data.train_file={chosen}", f"data.evaluation_file={arguments.evaluation}",
                  f"data.cache={output / 'cache'}", f"train.initial_weights={arguments.weights}",
                  f"train.seed={arguments.seed}", *arguments.overrides]
-    figures = {"questions": arguments.questions, "seed": arguments.seed}
+    figures = {"questions": arguments.questions, "seed": arguments.seed,
+               "overrides": arguments.overrides,
+               **read_earlier(output / "figures.json", arguments)}
     for side in arguments.sides.split(","):
-        figures[side] = {"ours": run_ours, "torch": run_torch}[side](overrides, output)
+        figures[side] = (run_ours(overrides, output, arguments.processes) if side == "ours"
+                         else run_torch(overrides, output))
     if "ours" in figures and "torch" in figures:
         figures["time_ratio"] = figures["ours"]["train_seconds"] / figures["torch"]["train_seconds"]
-    (output / "figures.json").write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
-    print(json.dumps(figures, indent=2))
+        draw(figures, output)
+    tell(figures, output / "figures.json")
     return figures
+
+
+def read_earlier(path, arguments):
+    """The figures of sides that an earlier call with the same questions measured."""
+    earlier = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    is_same = all(earlier.get(key) == getattr(arguments, key)
+                  for key in ("questions", "seed", "overrides"))
+    return {side: earlier[side] for side in ("ours", "torch") if is_same and side in earlier}
+
+
+def draw(figures, output):
+    """Losses over seconds of training, and the scores at the end, of both."""
+    from training.curves import draw_runs
+    from training.runs import Run, read_run
+
+    ours = read_run(output / "ours").metrics
+    losses = {"ours": {line["step"]: line["loss"] for line in ours}}
+    losses["torch"] = {step: loss for step, loss in enumerate(
+        json.loads((output / "torch_losses.json").read_text("utf-8")), 1)
+        if step % ours[0]["step"] == 0}
+    runs = []
+    for side, values in losses.items():
+        found = figures[side]
+        seconds = found["train_seconds"] / found["updates"]
+        runs.append(Run(output / side, side, {}, [
+            {"step": step, "loss": loss, "step_seconds": seconds}
+            for step, loss in values.items()],
+            [{"step": found["updates"], "exact_match": found["exact_match"], "f1": found["f1"]}],
+            {}))
+    draw_runs(runs, output / "curves.png", "seconds")
 
 
 def choose_questions(path, count, seed, target):
@@ -77,20 +116,28 @@ def choose_questions(path, count, seed, target):
     return target
 
 
-def run_ours(overrides, output):
+def run_ours(overrides, output, processes):
     """Train with run_squad.py; returns scores and seconds."""
-    import run_squad
-
+    rows = load_config(RECIPE, overrides, task="squad").run.micro_batch_size
+    overrides = [*overrides, f"run.replicas={processes}",
+                 f"run.micro_batch_size={rows // processes}"]
     words = [word for override in overrides for word in ("--set", override)]
+    command = launcher(processes, output / "log") if processes > 1 else [sys.executable]
     start = time.perf_counter()
-    result = run_squad.main(["--config", RECIPE, "--output", str(output / "ours"), *words])
-    return {"train_seconds": result["train_seconds"],
-            "whole_seconds": time.perf_counter() - start, "updates": result["step"],
+    done = subprocess.run([*command, "run_squad.py", "--config", RECIPE, "--output",
+                           str(output / "ours"), *words], cwd=ROOT, env=environment())
+    if done.returncode:
+        raise InputError("run_squad.py", f"left with {done.returncode}", "see what it printed")
+    seconds = time.perf_counter() - start
+    result = json.loads((output / "ours" / "result.json").read_text("utf-8"))
+    return {"processes": processes, "train_seconds": result["train_seconds"],
+            "whole_seconds": seconds, "updates": result["step"],
             "exact_match": result["held_out"]["exact_match"], "f1": result["held_out"]["f1"]}
 
 
 def run_torch(overrides, output):
     """Train with the plain torch loop; returns scores and seconds."""
+    startup.prepare()  # here, for ours is started with what it leaves in the environment
     from run_squad import open_evaluation, open_training
 
     config = load_config(RECIPE, [*overrides, "data.sequences_per_row=1"], task="squad")
