@@ -80,6 +80,7 @@ def _keep(path, packing):
     """Write a packing whole; the first of several processes to do so is the one that counts."""
     partial = path.with_suffix(f".partial{os.getpid()}")
     with suppress(OSError):  # it is there already, or the folder is read-only
+        path.parent.mkdir(parents=True, exist_ok=True)
         partial.write_text(json.dumps(list(packing.items())), "utf-8")
         os.link(partial, path)
     with suppress(OSError):

@@ -196,9 +196,12 @@ def read_vocabulary(path):
     Chinese list holds U+2028 as a token, which ``str.splitlines`` would cut in two.
     """
     try:
-        text = Path(path).read_bytes().decode("utf-8")
+        text = Path(path).read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         raise InputError(path, "no such vocabulary file", "see data/vocabularies/") from None
+    except OSError as error:
+        raise InputError(path, f"the vocabulary cannot be read ({error.strerror})",
+                         "name a file, e.g. vocab.txt") from None
     except UnicodeDecodeError:
         raise InputError(path, "the vocabulary is not UTF-8") from None
     lines = text.rstrip("\n").split("\n")

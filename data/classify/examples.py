@@ -115,6 +115,7 @@ def _cells(table, column, key, convert):
 def _text(cell):
     if not isinstance(cell, str):
         raise ValueError(f"{_shown(cell)} is no text")
+    _check_characters(cell)
     return cell
 
 
@@ -123,7 +124,16 @@ def _words(cell):
         return cell.split(_SEPARATOR) if _SEPARATOR in cell else cell.split()
     if not isinstance(cell, list) or not all(isinstance(word, str) for word in cell):
         raise ValueError(f"{_shown(cell)} is no list of words")
+    _check_characters("".join(cell))
     return cell
+
+
+def _check_characters(text):
+    """JSON can write a lone half of a surrogate pair, which is no character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("holds half of a surrogate pair") from None
 
 
 def _name(cell):

@@ -81,7 +81,8 @@ def read_table(path, options):
     kind = options.format if options.format != "auto" else _format_of(path)
     text = "".join(piece for _, piece in read_lines(path, read_blocks(Path(path))))
     if kind == "jsonl":
-        table = _read_json_lines(str(path), text)
+        used = options.text_column, options.pair_column, options.label_column
+        table = _read_json_lines(str(path), text, used)
     elif kind == "conll":
         table = _read_conll(str(path), text, options)
     else:
@@ -99,7 +100,7 @@ def _format_of(path):
     return _FORMATS[suffixes[-1].lower()]
 
 
-def _read_json_lines(path, text):
+def _read_json_lines(path, text, used):
     rows, lines = [], []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
@@ -115,11 +116,14 @@ def _read_json_lines(path, text):
         lines.append(number)
     columns = {name: [] for name in (rows[0] if rows else ())}
     for number, row in zip(lines, rows):
-        for name, cells in columns.items():
-            if name not in row:
+        for name in list(columns):
+            if name in row:
+                columns[name].append(row[name])
+            elif name in used:
                 raise InputError(f"{path}:{number}", f"has no '{name}', but {_listed(row)}",
                                  f"the first row has {_listed(columns)}")
-            cells.append(row[name])
+            else:
+                del columns[name]
     return Table(path, columns, tuple(lines), ("JSON lines",))
 
 
@@ -274,9 +278,10 @@ def _read_quoted(text, delimiter, width):
             fields = next(reader)
         except StopIteration:
             return _Reading("quoted", rows, lines, blank)
-        except csv.Error:
-            return _Reading("quoted", rows, lines, blank,
-                            (line, "has a quotation mark that encloses no field"))
+        except csv.Error as error:
+            problem = (f"cannot be read ({error})" if "field limit" in str(error) else
+                       "has a quotation mark that encloses no field")
+            return _Reading("quoted", rows, lines, blank, (line, problem))
         if not fields or (len(fields) == 1 and not fields[0].strip()):
             blank += 1
             continue

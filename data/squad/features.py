@@ -153,7 +153,7 @@ def make_features(questions, vocabulary, lower_case, options, workers=None):
             return _join(list(pool.map(_run_worker, tasks)))
         except BrokenProcessPool:
             raise InputError(questions.path, "a worker process was killed, perhaps for memory",
-                             "run it again with fewer workers") from None
+                             "free some, or give it fewer cores: taskset -c 0") from None
 
 
 def features_of(questions, tokenizer, options):

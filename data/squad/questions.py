@@ -4,6 +4,7 @@ CMRC 2018 also comes in a layout of its own, a list of passages, whose answers a
 """
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Tuple
@@ -11,6 +12,7 @@ from typing import Optional, Tuple
 from configs.errors import InputError
 from data.sources.streams import read_blocks
 
+_HALF_A_PAIR = re.compile("[\ud800-\udfff]")
 LAYOUT = 'give a file {"version": …, "data": [{"paragraphs": [{"context": …, "qas": […]}]}]}'
 
 
@@ -149,6 +151,8 @@ def read_json(path):
     except json.JSONDecodeError as error:
         raise InputError(f"{path}:{error.lineno}:{error.colno}", f"broken JSON ({error.msg})",
                          "copy the file again or mend it") from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, deep nesting
+        raise InputError(path, f"broken JSON ({error})", "copy the file again or mend it") from None
 
 
 def _paragraphs(path, tree):
@@ -199,4 +203,6 @@ def _field(place, entry, name, kind, *default):
         problem = f'no "{name}"' if not isinstance(entry, dict) or name not in entry else \
             f'"{name}" is of the wrong kind'
         raise InputError(place, problem, LAYOUT)
+    if isinstance(entry[name], str) and _HALF_A_PAIR.search(entry[name]):
+        raise InputError(place, f'"{name}" holds half of a surrogate pair', "write whole characters")
     return entry[name]

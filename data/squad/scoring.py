@@ -219,6 +219,8 @@ def cmrc_units(text):
 
 
 def _treebank_words(text):
+    """Words as the Penn Treebank parts them. The official script's ``nltk.word_tokenize`` cuts
+    sentences before; here one that ends inside the text keeps its period at its last word."""
     for pattern, replacement in _TREEBANK_CUTS:
         text = pattern.sub(replacement, text)
     return text.split()

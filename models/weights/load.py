@@ -136,6 +136,8 @@ def _fit(name, array, shape, pad_vocabulary, report):
         mend = f"write model.vocab_size: {array.shape[0]}, or pad the vocabulary"
     elif key and array.shape[1:] == tuple(shape[1:]):
         mend = f"write model.{key}: {array.shape[0]}"
+    elif name.startswith("heads.classifier."):
+        mend = "name the labels that the weights were trained with in data.labels"
     else:
         mend = "take the model section that the weights were trained with"
     raise InputError(name, f"is {list(array.shape)} in the weights, but {list(shape)} in the "

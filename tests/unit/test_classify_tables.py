@@ -14,6 +14,7 @@ import pytest
 
 from configs.data_schema import ClassifyConfig
 from configs.errors import InputError
+from data.classify import tables
 from data.classify.examples import find_label_names, make_examples
 from data.classify.tables import read_table
 
@@ -90,6 +91,13 @@ def test_quoting_can_be_stated(tmp_path):
         "(read as data.quoting: quoted)")
 
 
+def test_a_field_without_end_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "_LONGEST_FIELD", 100)
+    assert refusal(tmp_path, "a.tsv", f'label\ttext\n1\t"{"a" * 200}"\n', quoting="quoted") == (
+        "/a.tsv:2: cannot be read (field larger than field limit (100)); give every row all fields "
+        "(read as data.quoting: quoted)")
+
+
 def test_what_ends_a_line_and_what_does_not(tmp_path):
     """Byte order mark, CRLF, a line and a paragraph separator, no line end at the end."""
     text = "\ufefflabel\ttext\r\n1\ta\u2028b\x85c\u2029\r\n\r\n0\td"
@@ -146,6 +154,9 @@ def test_json_lines(tmp_path):
     assert table.lines == (1, 3)
     assert refusal(tmp_path, "a.jsonl", '{"text": 1, "label": 2}\n{"text": 1}\n') == (
         "/a.jsonl:2: has no 'label', but 'text'; the first row has 'text', 'label'")
+    table = read(tmp_path, "a.jsonl", '{"text": "x", "label": 2, "keywords": ""}\n'
+                                      '{"text": "y", "label": 1, "more": 3}\n')
+    assert table.columns == {"text": ["x", "y"], "label": [2, 1]}  # what no recipe reads may lack
     assert refusal(tmp_path, "a.jsonl", '[1]\n') == (
         "/a.jsonl:1: is no JSON object; give an object a line")
     assert refusal(tmp_path, "a.jsonl", '{}\n{"a"\n').startswith("/a.jsonl:2: broken JSON")

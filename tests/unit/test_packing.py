@@ -149,8 +149,11 @@ def test_what_least_squares_found_is_kept(tmp_path, monkeypatch):
     assert packing.pack(histogram, 3, tmp_path) == packed
     kept.write_text("[[[65], 1]")
     assert packing.pack(histogram, 3, tmp_path) == packed
-    assert packing.pack(histogram, 3, tmp_path / "missing") == packed
     assert list(tmp_path.iterdir()) == [kept]
+    assert packing.pack(histogram, 3, tmp_path / "made" / "here") == packed
+    assert [path.name for path in (tmp_path / "made" / "here").iterdir()] == [kept.name]
+    (tmp_path / "file").write_text("")
+    assert packing.pack(histogram, 3, tmp_path / "file") == packed  # where nothing can be kept
 
 
 def test_no_solve_where_longest_first_is_at_the_bound(tmp_path):

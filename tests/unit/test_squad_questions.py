@@ -88,6 +88,10 @@ def test_byte_order_mark_windows_lines_and_compression_change_nothing(write):
     (tree(entry(), entry()), "qas[1]: the id q1 stands twice"),
     (tree(entry(answers=[{"text": "Ann"}])), 'qas[0].answers[0]: no "answer_start"'),
     (tree(entry(question=None)), 'qas[0]: "question" is of the wrong kind'),
+    (tree(entry(question="wh\ud83d")), 'qas[0]: "question" holds half of a surrogate pair'),
+    (tree(entry(id="\udc00")), 'qas[0]: "id" holds half of a surrogate pair'),
+    ("[" * 100_000, "data.json: broken JSON (maximum recursion depth"),
+    ('{"data": [' + "1" * 5000 + "]}", "data.json: "),
     (tree(entry(is_impossible=True)), "qas[0]: is marked as impossible and has an answer"),
 ])
 def test_faults_are_told_with_their_place(content, problem, write):

@@ -1,4 +1,5 @@
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -45,15 +46,24 @@ def test_token_listed_twice_keeps_the_later_id():
     assert WordPieceTokenizer(f"{FOLDER}ernie_3.0_zh.txt").encode(["$"]) == [[18005]]
 
 
+def test_a_byte_order_mark_is_no_token(tmp_path):
+    text = Path("data/vocabularies/bert_base_uncased.txt").read_bytes()
+    (tmp_path / "vocab.txt").write_bytes(b"\xef\xbb\xbf" + text)
+    assert WordPieceTokenizer(tmp_path / "vocab.txt").tokens[0] == "[PAD]"
+
+
 @pytest.mark.parametrize("content, problem", [
     (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\nword\n", "has no [MASK]"),
     (b"[PAD]\t0\n[UNK]\t2\n", ":2: id '2' where 1 is due"),
     (b"[PAD]\n\xff\n", "not UTF-8"),
     (None, "no such vocabulary file"),
+    ("a folder", "the vocabulary cannot be read (Is a directory); name a file, e.g. vocab.txt"),
 ])
 def test_bad_vocabulary_is_refused(tmp_path, content, problem):
     path = tmp_path / "vocab.txt"
-    if content is not None:
+    if content == "a folder":
+        path.mkdir()
+    elif content is not None:
         path.write_bytes(content)
     with pytest.raises(InputError, match="vocab.txt") as error:
         WordPieceTokenizer(path)

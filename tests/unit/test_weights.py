@@ -511,6 +511,13 @@ def other_config(**changes):
     return ModelConfig("bert", **{**SMALL, **changes})
 
 
+def test_another_number_of_labels_is_told():
+    three, two = (tasks.build_for_sequence_classification(other_config(), labels)
+                  for labels in (3, 2))
+    with pytest.raises(InputError, match=r"heads.classifier.weight: is \[8, 3\].*data.labels"):
+        load_weights(two, values_of(three))
+
+
 @pytest.mark.parametrize("changes, message", [
     ({"vocab_size": 24}, r"embeddings.word_embeddings.weight: is \[20, 8\] in the weights, but "
      r"\[24, 8\] in the network; write model.vocab_size: 20, or pad the vocabulary"),
