@@ -73,7 +73,7 @@ def read_earlier(path, arguments):
 
 
 def draw(figures, output):
-    """Losses over seconds of training, and the scores at the end, of both."""
+    """Losses over seconds of training, of both."""
     from training.curves import draw_runs
     from training.runs import Run, read_run
 
@@ -88,9 +88,7 @@ def draw(figures, output):
         seconds = found["train_seconds"] / found["updates"]
         runs.append(Run(output / side, side, {}, [
             {"step": step, "loss": loss, "step_seconds": seconds}
-            for step, loss in values.items()],
-            [{"step": found["updates"], "exact_match": found["exact_match"], "f1": found["f1"]}],
-            {}))
+            for step, loss in values.items()], [], {}))
     draw_runs(runs, output / "curves.png", "seconds")
 
 
