@@ -8,6 +8,7 @@ import numpy as np
 
 from configs.data_schema import ClassifyConfig, SquadConfig
 from configs.errors import InputError
+from data.characters import has_half_a_pair
 from data.classify.examples import Examples
 from data.classify.features import make_features
 from data.classify.predictions import describe_rows, softmax
@@ -71,8 +72,7 @@ class Task:
         for name in known:
             if name in record and not isinstance(record[name], str):
                 raise InputError(name, "is no text", f"write \"{name}\": \"…\"")
-            # A lone half of a surrogate pair can be written in JSON, but is no character.
-            if any("\ud800" <= character <= "\udfff" for character in record.get(name, "")):
+            if has_half_a_pair(record.get(name, "")):
                 raise InputError(name, "holds half of a surrogate pair", "write whole characters")
 
     def read(self, record):

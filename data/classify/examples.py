@@ -8,6 +8,7 @@ from typing import Any, Optional, Tuple
 import numpy as np
 
 from configs.errors import InputError
+from data.characters import has_half_a_pair
 
 _MOST_LABELS = 100
 _FEWEST_ROWS_A_LABEL = 10
@@ -129,11 +130,8 @@ def _words(cell):
 
 
 def _check_characters(text):
-    """JSON can write a lone half of a surrogate pair, which is no character."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError("holds half of a surrogate pair") from None
+    if has_half_a_pair(text):
+        raise ValueError("holds half of a surrogate pair")
 
 
 def _name(cell):

@@ -4,15 +4,14 @@ CMRC 2018 also comes in a layout of its own, a list of passages, whose answers a
 """
 
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Tuple
 
 from configs.errors import InputError
+from data.characters import has_half_a_pair
 from data.sources.streams import read_blocks
 
-_HALF_A_PAIR = re.compile("[\ud800-\udfff]")
 LAYOUT = 'give a file {"version": …, "data": [{"paragraphs": [{"context": …, "qas": […]}]}]}'
 
 
@@ -203,6 +202,6 @@ def _field(place, entry, name, kind, *default):
         problem = f'no "{name}"' if not isinstance(entry, dict) or name not in entry else \
             f'"{name}" is of the wrong kind'
         raise InputError(place, problem, LAYOUT)
-    if isinstance(entry[name], str) and _HALF_A_PAIR.search(entry[name]):
+    if isinstance(entry[name], str) and has_half_a_pair(entry[name]):
         raise InputError(place, f'"{name}" holds half of a surrogate pair', "write whole characters")
     return entry[name]
