@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-import psutil
 
 from benchmarks.inference_peers import NEED_BF16, PEERS, export_onnx
+from benchmarks.serving import family
 from configs.command_line import Parser, run
 from configs.errors import InputError
 from configs.files import write_json
@@ -232,8 +232,7 @@ def draw(result, path):
 def _peak_memory():
     """Bytes, of this process and those that it started, each by itself, other than what getrusage
     tells after a fork."""
-    process = psutil.Process()
-    return sum(_peak_of(one.pid) for one in (process, *process.children(recursive=True)))
+    return sum(_peak_of(process.pid) for process in family())
 
 
 def _peak_of(pid):

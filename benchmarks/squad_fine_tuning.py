@@ -2,8 +2,9 @@
 
 ``python -m benchmarks.squad_fine_tuning --train FILE --evaluation FILE --weights DIR --output DIR``
 chooses some training questions by a seed, trains on them with ``run_squad.py`` (packed windows,
-the rows of an update shared out over a process for each core) and with ``BertForQuestionAnswering`` in a plain torch loop (a padded window a row, as many
-windows an update), and scores both with the same code; writes ``figures.json``, and losses over
+the rows of an update shared out over a process for each core) and with
+``BertForQuestionAnswering`` in a plain torch loop (a padded window a row, as many windows an
+update), and scores both with the same code; writes ``figures.json``, and losses over
 time as ``curves.png``. Needs requirements-parity.txt.
 """
 
@@ -39,8 +40,9 @@ def main(argv=None):
     parser.add_argument("--seed", type=int, default=42, help="of the choice and of both trainings")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)),
                         help="that ours runs in, by default one a core")
-    parser.add_argument("--sides", default="ours,torch", help="which of ours, torch to run; figures of the "
-                        "other, measured before into the same folder, are kept")
+    parser.add_argument("--sides", default="ours,torch",
+                        help="which of ours, torch to run; figures of the other, measured before "
+                        "into the same folder, are kept")
     parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[],
                         dest="overrides", help="change the recipe of both")
     arguments = parser.parse_args(argv)
